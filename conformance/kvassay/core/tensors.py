@@ -1,0 +1,210 @@
+"""Tensors in cases and replies: literal values, base64 bytes, and seeded recipes (``hash32-v1``).
+
+In JSON a tensor is ``{"dtype", "shape", "data"}`` with nested lists or base64 little-endian bytes, or
+``{"dtype", "shape", "recipe"}``. In memory it is a NumPy array or a :class:`Recipe`. The judge never expands a
+recipe; adapters do.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "float64": np.dtype("<f8"),
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "int64": np.dtype("<i8"),
+    "int32": np.dtype("<i4"),
+    "uint8": np.dtype("u1"),
+    "bool": np.dtype("?"),
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
+RECIPE_BITS = {"float32": 24, "float16": 11, "bfloat16": 8}
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+BLOCK = 1 << 16
+
+
+class TensorError(ValueError):
+    """A tensor that cannot be read: the message names what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A tensor that both sides compute: ``hash32-v1`` values with single elements or rows set afterwards.
+
+    ``settings`` holds ``(row, head, channel, value)`` where ``None`` selects all; later entries win.
+    ``start`` is the row at which this tensor begins in the sequence that the seed names.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    seed: int
+    start: int = 0
+    settings: tuple[tuple[int | None, int | None, int | None, float], ...] = ()
+
+
+def dtype_name(array: Array) -> str:
+    """The suite's name of an array's dtype; raises :class:`TensorError` for one that has none."""
+    try:
+        return NAMES[array.dtype.newbyteorder("<") if array.dtype.kind in "fi" else array.dtype]
+    except KeyError:
+        raise TensorError(f"dtype {array.dtype} has no name in the protocol") from None
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a JSON value has the form of a tensor."""
+    return isinstance(value, Mapping) and "dtype" in value and "shape" in value
+
+
+def from_json(value: Mapping[str, Any]) -> Array | Recipe:
+    """Read one tensor object of a case, a request or a reply (frames are the wire's business)."""
+    name, shape = value["dtype"], tuple(value["shape"])
+    if name not in DTYPES:
+        raise TensorError(f"unknown dtype {name!r}")
+    if "recipe" in value:
+        recipe = value["recipe"]
+        if recipe["name"] != "hash32-v1":
+            raise TensorError(f"unknown recipe {recipe['name']!r}")
+        settings = tuple(tuple(entry) for entry in recipe.get("set", ()))
+        return Recipe(name, shape, recipe["seed"], recipe.get("start", 0), settings)  # type: ignore[arg-type]
+    data = value["data"]
+    if isinstance(data, str):
+        return from_bytes(name, shape, base64.b64decode(data, validate=True))
+    return _from_lists(name, shape, data)
+
+
+def from_bytes(name: str, shape: tuple[int, ...], raw: bytes | memoryview) -> Array:
+    """An array over little-endian C-order bytes; raises :class:`TensorError` unless the lengths agree."""
+    dtype = DTYPES[name]
+    if len(raw) != math.prod(shape) * dtype.itemsize:
+        raise TensorError(f"{len(raw)} bytes for {name} of shape {list(shape)}")
+    return np.frombuffer(raw, dtype=dtype).reshape(shape)
+
+
+def _from_lists(name: str, shape: tuple[int, ...], data: Any) -> Array:
+    flat: list[float] = []
+
+    def walk(node: Any, depth: int) -> None:
+        if depth == len(shape):
+            number = NON_FINITE.get(node, node) if isinstance(node, str) else node
+            if isinstance(number, bool) != (name == "bool") or not isinstance(number, int | float):
+                raise TensorError(f"{node!r} is not a number of {name}")
+            flat.append(number)
+            return
+        if not isinstance(node, list) or len(node) != shape[depth]:
+            raise TensorError(f"data do not have the shape {list(shape)}")
+        for item in node:
+            walk(item, depth + 1)
+
+    walk(data, 0)
+    try:
+        return np.array(flat, dtype=np.float64 if name in FLOATS else None).astype(DTYPES[name]).reshape(shape)
+    except OverflowError:
+        raise TensorError(f"a value does not fit {name}") from None
+
+
+def to_json(array: Array, *, lists_up_to: int = 64) -> dict[str, Any]:
+    """One tensor object: nested lists up to ``lists_up_to`` elements, base64 beyond."""
+    head: dict[str, Any] = {"dtype": dtype_name(array), "shape": list(array.shape)}
+    if array.size > lists_up_to:
+        return {**head, "data": base64.b64encode(to_bytes(array)).decode("ascii")}
+    plain = array.astype(np.float64) if head["dtype"] in FLOATS else array
+    return {**head, "data": _spell(plain.tolist())}
+
+
+def to_bytes(array: Array) -> bytes:
+    """Little-endian C-order bytes of an array."""
+    return np.ascontiguousarray(array, dtype=DTYPES[dtype_name(array)]).tobytes()
+
+
+def _spell(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_spell(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _mix(x: int) -> int:
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = ((x ^ x >> shift) * factor) & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
+@functools.lru_cache(maxsize=16)
+def expand(recipe: Recipe) -> Array:
+    """The read-only array that a recipe names (``spec/recipes.md`` defines it to the byte)."""
+    bits = RECIPE_BITS.get(recipe.dtype)
+    if bits is None:
+        raise TensorError(f"hash32-v1 has no values in {recipe.dtype}")
+    count = math.prod(recipe.shape)
+    first = recipe.start * math.prod(recipe.shape[1:])
+    key = np.uint32(_mix(recipe.seed))
+    out = np.empty(count, dtype=DTYPES[recipe.dtype])
+    scratch = np.empty(min(BLOCK, count), dtype=np.uint32)
+    for begin in range(0, count, BLOCK):
+        end = min(begin + BLOCK, count)
+        x = (np.arange(first + begin, first + end, dtype=np.uint64) & 0xFFFFFFFF).astype(np.uint32)
+        shifted = scratch[: end - begin]
+        np.right_shift(x, 16, out=shifted)
+        x ^= shifted
+        x *= np.uint32(0x7FEB352D)
+        x += key
+        np.right_shift(x, 15, out=shifted)
+        x ^= shifted
+        x *= np.uint32(0x846CA68B)
+        np.right_shift(x, 16, out=shifted)
+        x ^= shifted
+        x >>= np.uint32(32 - bits)
+        grid = x.astype(np.int32) * 2 + np.int32(1 - (1 << bits))
+        out[begin:end] = (grid.astype(np.float64) * 2.0**-bits).astype(out.dtype)
+    array = out.reshape(recipe.shape)
+    for row, head, channel, number in recipe.settings:
+        index = tuple(slice(None) if part is None else part for part in (row, head, channel))
+        array[index[: array.ndim] if array.ndim == 3 else index[1:] if array.ndim == 2 else index] = number
+    array.flags.writeable = False
+    return array
+
+
+def read(value: Any) -> Any:
+    """Replace every tensor object in a JSON value by a read-only array or a :class:`Recipe`."""
+    if is_tensor(value):
+        tensor = from_json(value)
+        if isinstance(tensor, np.ndarray):
+            tensor.flags.writeable = False
+        return tensor
+    if isinstance(value, Mapping):
+        return {key: read(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [read(item) for item in value]
+    return value
+
+
+def write(value: Any, *, lists_up_to: int = 64) -> Any:
+    """Replace every array and :class:`Recipe` in a value by its JSON form."""
+    if isinstance(value, np.ndarray):
+        return to_json(value, lists_up_to=lists_up_to)
+    if isinstance(value, Recipe):
+        recipe: dict[str, Any] = {"name": "hash32-v1", "seed": value.seed, "start": value.start}
+        if value.settings:
+            recipe["set"] = [list(entry) for entry in value.settings]
+        return {"dtype": value.dtype, "shape": list(value.shape), "recipe": recipe}
+    if isinstance(value, Mapping):
+        return {key: write(item, lists_up_to=lists_up_to) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [write(item, lists_up_to=lists_up_to) for item in value]
+    return _spell(value.item() if isinstance(value, np.generic) else value)

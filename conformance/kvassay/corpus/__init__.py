@@ -1,0 +1,1 @@
+"""The corpus on disk: where the data lie, how they are read, validated, selected and linted."""

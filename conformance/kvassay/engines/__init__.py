@@ -1,0 +1,1 @@
+"""Adapters of the reference and of engines that others wrote; each maps and none repairs."""

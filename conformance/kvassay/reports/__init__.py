@@ -1,0 +1,1 @@
+"""What a run leaves behind: terminal lines, JSON, JUnit and one self-contained HTML page."""

@@ -1,0 +1,1 @@
+"""GPU kernels over the reference's interfaces; the package holds none yet."""

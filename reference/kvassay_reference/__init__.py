@@ -1,0 +1,1 @@
+"""The reference: the text of the specification as Array API code and plain state machines."""
