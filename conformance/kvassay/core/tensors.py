@@ -46,7 +46,8 @@ class TensorError(ValueError):
 class Recipe:
     """A tensor that both sides compute: ``hash32-v1`` values with single elements or rows set afterwards.
 
-    ``settings`` holds ``(row, head, channel, value)`` where ``None`` selects all; later entries win.
+    ``settings`` holds ``(row, head, channel, value)`` where ``None`` selects all; later entries win. Axes before the
+    last three count as one axis of rows, so that pages are rows too.
     ``start`` is the row at which this tensor begins in the sequence that the seed names.
     """
 
@@ -152,7 +153,7 @@ def expand(recipe: Recipe) -> Array:
     if bits is None:
         raise TensorError(f"hash32-v1 has no values in {recipe.dtype}")
     count = math.prod(recipe.shape)
-    first = recipe.start * math.prod(recipe.shape[1:])
+    first = recipe.start * math.prod(recipe.shape[1:][-2:])
     key = np.uint32(_mix(recipe.seed))
     out = np.empty(count, dtype=DTYPES[recipe.dtype])
     scratch = np.empty(min(BLOCK, count), dtype=np.uint32)
@@ -173,9 +174,9 @@ def expand(recipe: Recipe) -> Array:
         grid = x.astype(np.int32) * 2 + np.int32(1 - (1 << bits))
         out[begin:end] = (grid.astype(np.float64) * 2.0**-bits).astype(out.dtype)
     array = out.reshape(recipe.shape)
-    for row, head, channel, number in recipe.settings:
-        index = tuple(slice(None) if part is None else part for part in (row, head, channel))
-        array[index[: array.ndim] if array.ndim == 3 else index[1:] if array.ndim == 2 else index] = number
+    rows = array.reshape(-1, *array.shape[-2:]) if array.ndim > 3 else array
+    for *where, number in recipe.settings:
+        rows[tuple(slice(None) if part is None else part for part in where[-rows.ndim :])] = number
     array.flags.writeable = False
     return array
 
