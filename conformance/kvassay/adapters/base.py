@@ -24,7 +24,11 @@ class EngineInfo:
 
 
 class Rejected(Exception):  # noqa: N818 (named for what the engine did)
-    """The engine refused the request. ``reason`` is a code of ``schemas/reasons.json``, or ``None`` if none fits."""
+    """The engine refused the request.
+
+    ``reason`` is a code of ``schemas/reasons.json``, or ``None`` when none fits: an unmapped rejection
+    counts as a wrong reason, never as a pass.
+    """
 
     def __init__(self, reason: str | None, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -47,9 +51,10 @@ class EngineAdapter:
     """Base class of adapters.
 
     An op ``identity.key`` is supported exactly when the method ``identity_key`` is defined; a control
-    ``control.hold`` when ``control_hold`` is. A method gets the request as a mapping whose tensors are read-only NumPy
-    arrays (bfloat16 by ``ml_dtypes``) and returns the result as a mapping with NumPy arrays. It raises
-    :class:`Rejected` or :class:`Unsupported`, or returns :class:`Pending`; any other exception is an error of the engine.
+    ``control.hold`` when ``control_hold`` is; helpers start with an underscore. A method gets the request as
+    a mapping whose tensors are read-only NumPy arrays (bfloat16 by ``ml_dtypes``) and returns the result as a
+    mapping with NumPy arrays. It raises :class:`Rejected` or :class:`Unsupported`, or returns
+    :class:`Pending`; any other exception is an error of the engine.
     """
 
     engine: ClassVar[EngineInfo]
@@ -78,7 +83,7 @@ class EngineAdapter:
     def ops(cls) -> frozenset[str]:
         """Ops and controls whose methods the class defines."""
         own = (name for name in dir(cls) if not name.startswith("_") and not hasattr(EngineAdapter, name))
-        return frozenset(name.replace("_", ".", 1) for name in own if "_" in name and callable(getattr(cls, name)))
+        return frozenset(_op_of(name) for name in own if "_" in name and callable(getattr(cls, name)))
 
     def describe(self) -> EngineDescription:
         """What the engine says of itself; derived from the class, seldom overridden."""
@@ -95,3 +100,7 @@ class EngineAdapter:
             variants=self.variants,
             capabilities=dict(self.capabilities),
         )
+
+
+def _op_of(method: str) -> str:
+    return method.replace("_", ".", 1)

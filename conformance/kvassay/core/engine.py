@@ -33,7 +33,7 @@ class NotSupported:
 
 @dataclass(frozen=True)
 class Broken:
-    """No legal reply came: crash, hang, flood, malformed or mistaken answer, or an exception in the adapter."""
+    """No legal reply came: crash, hang, flood, malformed or mistaken answer, or an exception."""
 
     kind: str
     """``exception``, ``crash``, ``timeout``, ``malformed``, ``flood``, ``wrong-id`` or ``answered-twice``."""

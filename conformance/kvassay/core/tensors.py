@@ -1,8 +1,8 @@
 """Tensors in cases and replies: literal values, base64 bytes, and seeded recipes (``hash32-v1``).
 
 In JSON a tensor is ``{"dtype", "shape", "data"}`` with nested lists or base64 little-endian bytes, or
-``{"dtype", "shape", "recipe"}``. In memory it is a NumPy array or a :class:`Recipe`. The judge never expands a
-recipe; adapters do.
+``{"dtype", "shape", "recipe"}``. In memory it is a NumPy array or a :class:`Recipe`. The judge never expands
+a recipe; adapters do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import functools
 import math
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +47,8 @@ class TensorError(ValueError):
 class Recipe:
     """A tensor that both sides compute: ``hash32-v1`` values with single elements or rows set afterwards.
 
-    ``settings`` holds ``(row, head, channel, value)`` where ``None`` selects all; later entries win. Axes before the
-    last three count as one axis of rows, so that pages are rows too.
+    ``settings`` holds ``(row, head, channel, value)`` where ``None`` selects all; later entries win.
+    Axes before the last three count as one axis of rows, so that pages are rows too.
     ``start`` is the row at which this tensor begins in the sequence that the seed names.
     """
 
@@ -67,8 +68,10 @@ def dtype_name(array: Array) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a JSON value has the form of a tensor."""
-    return isinstance(value, Mapping) and "dtype" in value and "shape" in value
+    """Whether a JSON value has the form of a tensor; a record that only names a dtype and a shape has not."""
+    if not isinstance(value, Mapping) or "dtype" not in value or "shape" not in value:
+        return False
+    return "data" in value or "recipe" in value
 
 
 def from_json(value: Mapping[str, Any]) -> Array | Recipe:
@@ -81,9 +84,9 @@ def from_json(value: Mapping[str, Any]) -> Array | Recipe:
         if recipe["name"] != "hash32-v1":
             raise TensorError(f"unknown recipe {recipe['name']!r}")
         settings = tuple(tuple(entry) for entry in recipe.get("set", ()))
-        return Recipe(name, shape, recipe["seed"], recipe.get("start", 0), settings)  # type: ignore[arg-type]
+        return Recipe(name, shape, recipe["seed"], recipe.get("start", 0), settings)
     data = value["data"]
-    if isinstance(data, str):
+    if isinstance(data, str) and not (shape == () and data in NON_FINITE):
         return from_bytes(name, shape, base64.b64decode(data, validate=True))
     return _from_lists(name, shape, data)
 
@@ -97,13 +100,14 @@ def from_bytes(name: str, shape: tuple[int, ...], raw: bytes | memoryview) -> Ar
 
 
 def _from_lists(name: str, shape: tuple[int, ...], data: Any) -> Array:
-    flat: list[float] = []
+    flat: list[Any] = []
+    is_number = _number_of(name)
 
     def walk(node: Any, depth: int) -> None:
         if depth == len(shape):
             number = NON_FINITE.get(node, node) if isinstance(node, str) else node
-            if isinstance(number, bool) != (name == "bool") or not isinstance(number, int | float):
-                raise TensorError(f"{node!r} is not a number of {name}")
+            if not is_number(number):
+                raise TensorError(f"{reprlib.repr(node)} is not a number of {name}")
             flat.append(number)
             return
         if not isinstance(node, list) or len(node) != shape[depth]:
@@ -113,9 +117,24 @@ def _from_lists(name: str, shape: tuple[int, ...], data: Any) -> Array:
 
     walk(data, 0)
     try:
-        return np.array(flat, dtype=np.float64 if name in FLOATS else None).astype(DTYPES[name]).reshape(shape)
+        wide = np.array(flat, dtype=np.float64 if name in FLOATS else DTYPES[name])
     except OverflowError:
         raise TensorError(f"a value does not fit {name}") from None
+    with np.errstate(over="ignore"):
+        array = wide.astype(DTYPES[name])
+    if name in FLOATS and np.count_nonzero(np.isinf(array)) != np.count_nonzero(np.isinf(wide)):
+        raise TensorError(f"a value does not fit {name}")
+    return array.reshape(shape)
+
+
+def _number_of(name: str) -> Callable[[Any], bool]:
+    if name in FLOATS:
+        return lambda x: isinstance(x, int | float) and not isinstance(x, bool)
+    if name == "bool":
+        return lambda x: isinstance(x, bool)
+    limits = np.iinfo(DTYPES[name])
+    low, high = int(limits.min), int(limits.max)
+    return lambda x: isinstance(x, int) and not isinstance(x, bool) and low <= x <= high
 
 
 def to_json(array: Array, *, lists_up_to: int = 64) -> dict[str, Any]:
