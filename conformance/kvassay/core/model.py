@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 Json = Any
@@ -91,6 +92,17 @@ class Step:
     """``{"at": pointer, "minimum": number}``: below it the case is inconclusive."""
     deadline_s: float = 10.0
     note: str = ""
+
+    @cached_property
+    def is_dynamic(self) -> bool:
+        """Whether the request holds bound values or literal states, which depend on the engine."""
+        return _holds(self.request, {"$bind", "schema"})
+
+
+def _holds(value: Json, keys: set[str]) -> bool:
+    if isinstance(value, Mapping):
+        return not keys.isdisjoint(value) or any(_holds(item, keys) for item in value.values())
+    return isinstance(value, list) and any(_holds(item, keys) for item in value)
 
 
 @dataclass(frozen=True)
