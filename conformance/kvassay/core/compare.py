@@ -17,7 +17,7 @@ MEANING = ("out", "lse")
 LN2 = math.log(2.0)
 
 
-class NotComparable(ValueError):  # noqa: N818 (a verdict, not a defect of the caller)
+class NotComparable(ValueError):
     """The reply has another form than the expectation; the message says how."""
 
 
@@ -100,7 +100,9 @@ def tolerance(bound: Mapping[str, Json], names: Iterable[str]) -> Mapping[str, J
     names = set(names)
     illegal = sorted(name for name in names if name not in bound)
     if illegal:
-        raise NotComparable(f"dtype {', '.join(illegal)} may not be returned here; legal are {', '.join(sorted(bound))}")
+        raise NotComparable(
+            f"dtype {', '.join(illegal)} may not be returned here; legal are {', '.join(sorted(bound))}"
+        )
     row: Mapping[str, Json] = bound[coarsest(names)]
     return row
 
@@ -119,7 +121,9 @@ def close(returned: Json, expected: Json, limits: Mapping[str, Json], label: str
     finite = np.isfinite(got) & np.isfinite(want)
     same_class = finite | (np.isnan(got) & np.isnan(want)) | (got == want)
     if not same_class.all():
-        return _worst(got, want, ~same_class, math.inf, prefix, f"{int((~same_class).sum())} of {got.size} differ in class")
+        return _worst(
+            got, want, ~same_class, math.inf, prefix, f"{int((~same_class).sum())} of {got.size} differ in class"
+        )
     error = np.abs(np.where(finite, got - np.where(finite, want, 0.0), 0.0))
     limit = limits["atol"] + limits["rtol"] * np.abs(np.where(finite, want, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -128,7 +132,9 @@ def close(returned: Json, expected: Json, limits: Mapping[str, Json], label: str
     if ratio <= 1.0:
         return Difference(ratio, "")
     wrong = int((ratios > 1).sum())
-    return _worst(got, want, ratios == ratio, ratio, prefix, f"{wrong} of {got.size} beyond the bound, worst {ratio:.3g} times it")
+    return _worst(
+        got, want, ratios == ratio, ratio, prefix, f"{wrong} of {got.size} beyond the bound, worst {ratio:.3g} times it"
+    )
 
 
 def _worst(got: Array, want: Array, where: Array, ratio: float, prefix: str, summary: str) -> Difference:

@@ -113,10 +113,16 @@ def _run(case: Case, engine: Engine, rules: Rules, exchanges: list[Exchange]) ->
                 try:
                     bound_values[name] = resolve(reply.value, pointer)
                 except Missing:
-                    return _Outcome(Verdict.FAIL, Finding(index, pointer, "the result lacks this member", returned=reply.value), ratio)
+                    return _Outcome(
+                        Verdict.FAIL,
+                        Finding(index, pointer, "the result lacks this member", returned=reply.value),
+                        ratio,
+                    )
                 bound_dtypes |= dtypes(bound_values[name])
         elif step.bind:
-            return _Outcome(Verdict.INCONCLUSIVE, Finding(index, "", "nothing was returned that later steps need"), ratio)
+            return _Outcome(
+                Verdict.INCONCLUSIVE, Finding(index, "", "nothing was returned that later steps need"), ratio
+            )
     for relation in case.relations:
         finding, seen = relations.check(relation, bound_values)
         ratio = _larger(ratio, seen if relation["relation"] == "close" else None)
@@ -159,7 +165,9 @@ def _step(
         for witness in step.witness:
             seen = _at(reply.value, witness["at"])
             if isinstance(seen, bool) or not isinstance(seen, int | float) or seen < witness["minimum"]:
-                message = f"the path under test was not exercised: {witness['at']} is {seen!r}, needs {witness['minimum']}"
+                message = (
+                    f"the path under test was not exercised: {witness['at']} is {seen!r}, needs {witness['minimum']}"
+                )
                 return _Outcome(Verdict.INCONCLUSIVE, Finding(index, witness["at"], message, returned=reply.value))
     return outcome
 
@@ -243,7 +251,9 @@ def _close(rows: list[Mapping[str, Json]], index: int, value: Json, bound_dtypes
         try:
             found = resolve(value, row["at"])
         except Missing:
-            return _Outcome(Verdict.FAIL, Finding(index, row["at"], f"the result lacks {row['at']}", row["value"], value))
+            return _Outcome(
+                Verdict.FAIL, Finding(index, row["at"], f"the result lacks {row['at']}", row["value"], value)
+            )
         try:
             # A state that the case bound earlier carries its own rounding into this reply.
             carried = bound_dtypes & row["bound"].keys()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from .model import Json
 
 
-class Missing(KeyError):  # noqa: N818
+class Missing(KeyError):
     """Nothing stands at the pointer."""
 
 

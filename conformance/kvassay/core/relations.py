@@ -30,7 +30,9 @@ def check(relation: Mapping[str, Json], bound_values: Mapping[str, Json]) -> tup
     if not message:
         return None, ratio
     text = f"{message}; {relation['why']}" if "why" in relation else message
-    return Finding(None, label, text, expected=label, returned=dict(zip(relation["of"], operands, strict=True)), ratio=ratio), ratio
+    return Finding(
+        None, label, text, expected=label, returned=dict(zip(relation["of"], operands, strict=True)), ratio=ratio
+    ), ratio
 
 
 def operand(name: str, bound_values: Mapping[str, Json]) -> Json:
@@ -83,7 +85,10 @@ def _distinct(operands: Operands, bound: Bound) -> tuple[float | None, str]:
                     return None, "an operand is not finite"
             difference = _compare(a, b, bound)
             if difference.ratio < DISTINCT_FACTOR:
-                return difference.ratio, f"two operands differ by {difference.ratio:.3g} bounds; they must by {DISTINCT_FACTOR}"
+                return (
+                    difference.ratio,
+                    f"two operands differ by {difference.ratio:.3g} bounds; they must by {DISTINCT_FACTOR}",
+                )
     return None, ""
 
 

@@ -1,0 +1,125 @@
+"""What must hold of the whole corpus, beyond the schema of each file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..core.model import Case, Kind, Level
+from .errors import CorpusError
+from .load import Corpus
+from .schemas import op_schema, problem
+
+
+def lint(corpus: Corpus) -> list[str]:
+    """Every finding as one line that names the case or the id; an empty list is a clean corpus."""
+    return [*_ids(corpus), *_references(corpus), *_coverage(corpus), *_requests(corpus), *_shape(corpus)]
+
+
+def _ids(corpus: Corpus) -> Iterator[str]:
+    for name, count in Counter(case.id for case in corpus.cases).items():
+        if count > 1:
+            yield f"{name}: the id stands {count} times"
+    known = {case.contract for case in corpus.cases}
+    for requirement in corpus.requirements.values():
+        if requirement.contract not in known:
+            yield f"{requirement.id}: its chapter {requirement.chapter} has no cases"
+
+
+def _references(corpus: Corpus) -> Iterator[str]:
+    for case in corpus.cases:
+        for one in case.requirements:
+            if one not in corpus.requirements:
+                yield f"{case.id}: unknown requirement {one}"
+        if case.profile not in corpus.profiles:
+            yield f"{case.id}: unknown profile {case.profile}"
+        for name, values in case.needs.items():
+            if name not in corpus.capabilities:
+                yield f"{case.id}: unknown capability {name}"
+                continue
+            for value in values:
+                if value not in corpus.capabilities[name].values:
+                    yield f"{case.id}: {name} cannot be declared as {value!r}"
+        for step in case.steps:
+            try:
+                op_schema(step.op)
+            except CorpusError:
+                yield f"{case.id}: no schema for the op {step.op}"
+            reason = step.expect.get("rejects")
+            if reason is not None and reason not in corpus.reasons:
+                yield f"{case.id}: unknown reason {reason}"
+    used = {step.expect.get("rejects") for case in corpus.cases for step in case.steps}
+    for code in corpus.reasons:
+        if code not in used:
+            yield f"{code}: no case expects this reason"
+
+
+def _coverage(corpus: Corpus) -> Iterator[str]:
+    tested = {one for case in corpus.cases for one in case.requirements}
+    musts = {one for case in corpus.cases if case.level is Level.MUST for one in case.requirements}
+    for requirement in corpus.requirements.values():
+        if requirement.id not in tested:
+            yield f"{requirement.id}: no case tests this requirement"
+        elif requirement.level is Level.MUST and requirement.id not in musts:
+            yield f"{requirement.id}: a MUST that only SHOULD cases test"
+
+
+def _requests(corpus: Corpus) -> Iterator[str]:
+    """Each request meets its op's schema, except where a rejection by the schema is what the case shows."""
+    from ..core.tensors import write
+
+    for case in corpus.cases:
+        by_schema = case.mutation is not None and case.mutation["rejected_by"] == "schema"
+        for index, step in enumerate(case.steps):
+            if step.is_dynamic and _binds(step.request):
+                continue
+            found = problem(write(step.request), f"{op_schema(step.op)}#/$defs/request")
+            if found is None and by_schema and "rejects" in step.expect:
+                yield f"{case.id}: step {index}: the schema does not reject what it is said to reject"
+            if found is not None and not (by_schema and "rejects" in step.expect):
+                yield f"{case.id}: step {index}: the request does not meet its schema: {found[0]}: {found[1]}"
+
+
+def _binds(value: object) -> bool:
+    if isinstance(value, dict):
+        return "$bind" in value or any(map(_binds, value.values()))
+    return isinstance(value, list) and any(map(_binds, value))
+
+
+def _shape(corpus: Corpus) -> Iterator[str]:
+    for case in corpus.cases:
+        yield from _bindings(case)
+        if case.kind is Kind.RELATION and not case.relations:
+            yield f"{case.id}: a relation case without a relation"
+        if (case.kind is Kind.MUTATION) != (case.mutation is not None):
+            yield f"{case.id}: kind mutation and the member mutation go together"
+        if (
+            all("accepts" in step.expect for step in case.steps)
+            and not case.relations
+            and not any(step.witness for step in case.steps)
+        ):
+            yield f"{case.id}: vacuous: any engine that answers passes"
+
+
+def _bindings(case: Case) -> Iterator[str]:
+    bound: set[str] = set()
+    for index, step in enumerate(case.steps):
+        for name in _bind_names(step.request):
+            if name not in bound:
+                yield f"{case.id}: step {index} uses {name} before it is bound"
+        bound |= step.bind.keys()
+    for relation in case.relations:
+        for operand in relation["of"]:
+            if operand.partition("/")[0] not in bound:
+                yield f"{case.id}: the relation {relation['relation']} uses {operand}, which no step binds"
+
+
+def _bind_names(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if "$bind" in value:
+            yield value["$bind"]
+        for item in value.values():
+            yield from _bind_names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _bind_names(item)

@@ -1,0 +1,270 @@
+"""The corpus in memory: requirements, registries and cases, read once and selected by what a user names."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jsonpatch
+import numpy as np
+
+from ..core import tensors
+from ..core.judge import Rules
+from ..core.model import Case, Kind, Level, Reason, Requirement, Status, Step
+from .data import read_json, root
+from .errors import CorpusError
+from .schemas import check_result, validate
+
+FORMAT = "urn:kvassay:case"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A set of ops that an engine claims."""
+
+    name: str
+    contract: str
+    meaning: str
+    ops: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Something beyond ops that an engine declares, and what an engine that is silent has declared."""
+
+    name: str
+    meaning: str
+    values: tuple[Any, ...]
+    default: Any
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Everything that a run is judged by."""
+
+    edition: str
+    spec_version: str
+    digest: str
+    requirements: Mapping[str, Requirement]
+    reasons: Mapping[str, Reason]
+    profiles: Mapping[str, Profile]
+    capabilities: Mapping[str, Capability]
+    cases: tuple[Case, ...]
+    raw_cases: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    @property
+    def contracts(self) -> tuple[str, ...]:
+        """Contracts in alphabetical order."""
+        return tuple(sorted({case.contract for case in self.cases}))
+
+    def rules(self, deadline_scale: float = 1.0) -> Rules:
+        """What the judge needs of the corpus."""
+        return Rules(
+            profiles={name: profile.ops for name, profile in self.profiles.items()},
+            defaults={name: capability.default for name, capability in self.capabilities.items()},
+            check_result=check_result,
+            deadline_scale=deadline_scale,
+        )
+
+    def raw(self, case_id: str) -> Mapping[str, Any]:
+        """A case as it stands in its fixture file."""
+        return self.raw_cases[case_id]
+
+    def select(
+        self,
+        *,
+        case: Iterable[str] = (),
+        contract: Iterable[str] = (),
+        profile: Iterable[str] = (),
+        requirement: Iterable[str] = (),
+        kind: Iterable[str] = (),
+        level: Iterable[str] = (),
+        variant: Iterable[str] = (),
+        keyword: str | None = None,
+    ) -> tuple[Case, ...]:
+        """Cases that meet every filter; an empty filter admits all. Raises :class:`CorpusError` when none is left.
+
+        ``case`` holds ids or globs over whole ids. A filter value that the corpus does not know is an error, not an
+        empty selection.
+        """
+        filters: dict[str, tuple[set[str], Any]] = {
+            "contract": (set(contract), lambda c: {c.contract}),
+            "profile": (set(profile), lambda c: {c.profile}),
+            "requirement": (set(requirement), lambda c: set(c.requirements)),
+            "kind": (set(kind), lambda c: {c.kind.value}),
+            "level": (set(level), lambda c: {c.level.value}),
+            "variant": (set(variant), lambda c: {c.variant} if c.variant else set()),
+        }
+        known: dict[str, set[str]] = {
+            "contract": set(self.contracts),
+            "profile": set(self.profiles),
+            "requirement": set(self.requirements),
+            "kind": {item.value for item in Kind},
+            "level": {item.value for item in Level},
+        }
+        for name, (wanted, _) in filters.items():
+            for value in sorted(wanted - known.get(name, wanted)):
+                raise CorpusError(f"no {name} {value!r}{_nearest(value, known[name])}")
+        patterns = tuple(case)
+        ids = [item.id for item in self.cases]
+        for pattern in patterns:
+            if not any(fnmatchcase(one, pattern) for one in ids):
+                raise CorpusError(f"no case {pattern!r}{_nearest(pattern, ids)}")
+        chosen = tuple(
+            item
+            for item in self.cases
+            if (not patterns or any(fnmatchcase(item.id, pattern) for pattern in patterns))
+            and all(not wanted or wanted & own(item) for wanted, own in filters.values())
+            and (keyword is None or keyword.lower() in f"{item.id} {item.title} {item.given}".lower())
+        )
+        if not chosen:
+            raise CorpusError("no case meets all of these filters")
+        return chosen
+
+
+def _nearest(value: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(value, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+@functools.cache
+def load() -> Corpus:
+    """The corpus that this installation ships."""
+    base = root()
+    return load_from(base)
+
+
+def load_from(base: Path) -> Corpus:
+    """A corpus below a folder that holds ``spec/``, ``schemas/`` and ``fixtures/``."""
+    requirements = read_json(base / "spec" / "requirements.json")["requirements"]
+    reasons = _registry(base, "reasons")
+    profiles = _registry(base, "profiles")
+    capabilities = _registry(base, "capabilities")
+    edition = read_json(base / "fixtures" / "edition.json")
+    raw: dict[str, Mapping[str, Any]] = {}
+    digests = [hashlib.sha256(json.dumps(requirements, sort_keys=True).encode()).hexdigest()]
+    cases: list[Case] = []
+    for path in fixture_files(base):
+        document = read_json(path)
+        validate(document, FORMAT, file=path.relative_to(base).as_posix())
+        digests.append(document["digest"])
+        for row in document["cases"]:
+            raw[row["id"]] = row
+            cases.append(build(row, base))
+    digest = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return Corpus(
+        edition=edition["edition"],
+        spec_version=edition["spec_version"],
+        digest=digest,
+        requirements=MappingProxyType({row["id"]: _requirement(row) for row in requirements}),
+        reasons=MappingProxyType({row["code"]: Reason(**row) for row in reasons}),
+        profiles=MappingProxyType({row["name"]: Profile(**{**row, "ops": frozenset(row["ops"])}) for row in profiles}),
+        capabilities=MappingProxyType(
+            {row["name"]: Capability(**{**row, "values": tuple(row["values"])}) for row in capabilities}
+        ),
+        cases=tuple(cases),
+        raw_cases=MappingProxyType(raw),
+    )
+
+
+def fixture_files(base: Path) -> list[Path]:
+    """Fixture files in order: those of each contract's folder that hold cases."""
+    folders = sorted(path.parent for path in (base / "fixtures").glob("*/author.py"))
+    return [path for folder in folders for path in sorted((folder / "cases").glob("*.json"))]
+
+
+def _registry(base: Path, name: str) -> list[dict[str, Any]]:
+    path = base / "schemas" / f"{name}.json"
+    document = read_json(path)
+    validate(document, f"urn:kvassay:registry#/$defs/{name}", file=path.relative_to(base).as_posix())
+    rows: list[dict[str, Any]] = document[name]
+    return rows
+
+
+def _requirement(row: dict[str, Any]) -> Requirement:
+    return Requirement(**{**row, "level": Level(row["level"]), "sources": tuple(row["sources"])})
+
+
+def build(row: Mapping[str, Any], base: Path) -> Case:
+    """A case from its JSON: base documents patched in, tensors read, expected values as float64 arrays."""
+    return Case(
+        id=row["id"],
+        contract=row["id"].partition("/")[0],
+        requirements=tuple(row["requirements"]),
+        level=Level(row["level"]),
+        profile=row["profile"],
+        kind=Kind(row["kind"]),
+        status=Status(row["status"]),
+        title=row["title"],
+        given=row["given"],
+        why=row["why"],
+        steps=tuple(_step(step, base) for step in row["steps"]),
+        relations=tuple(row.get("relations", ())),
+        needs={name: tuple(values) for name, values in row.get("needs", {}).items()},
+        variant=row.get("variant"),
+        mutation=row.get("mutation"),
+    )
+
+
+def _step(step: Mapping[str, Any], base: Path) -> Step:
+    return Step(
+        op=step["op"],
+        request=tensors.read(expand(step["request"], base)),
+        expect=_expect(step["expect"]),
+        bind=step.get("bind", {}),
+        witness=tuple(step.get("witness", ())),
+        deadline_s=step.get("deadline_s", 10.0),
+        note=step.get("note", ""),
+    )
+
+
+def _expect(expect: Mapping[str, Any]) -> dict[str, Any]:
+    read = {key: value if key == "close" else tensors.read(value) for key, value in expect.items()}
+    if "close" in read:
+        read["close"] = [{**row, "value": _numbers(row["value"])} for row in read["close"]]
+    return read
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict) and "dtype" not in value:
+        return {part: _numbers(item) for part, item in value.items()}
+    array = tensors.from_json(value) if isinstance(value, dict) else _float64(value)
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = False
+    return array
+
+
+def _float64(value: Any) -> Any:
+    def spell(node: Any) -> Any:
+        return [spell(item) for item in node] if isinstance(node, list) else tensors.NON_FINITE.get(node, node)
+
+    return np.array(spell(value), dtype=np.float64)
+
+
+def expand(value: Any, base: Path) -> Any:
+    """A request with each ``{"$base": path, "patch": [...]}`` replaced by the patched base document."""
+    if isinstance(value, dict):
+        if "$base" in value:
+            document = _base_document(base, value["$base"])
+            return jsonpatch.apply_patch(document, value["patch"]) if value.get("patch") else document
+        return {key: expand(item, base) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expand(item, base) for item in value]
+    return value
+
+
+@functools.cache
+def _base_document(base: Path, name: str) -> Any:
+    folder = base / "fixtures"
+    path = (folder / f"{name}.json").resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise CorpusError(f"the base document {name!r} lies outside the fixtures")
+    return read_json(path)

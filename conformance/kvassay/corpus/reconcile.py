@@ -1,0 +1,38 @@
+"""Figures of the article beside what the oracle derives from the base documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .data import contracts, fixture_module, read_json, root
+from .errors import CorpusError
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published result and its derivation."""
+
+    name: str
+    published: Any
+    derived: Any
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the derivation gives the published figure: integers and lists exactly, decimals as printed."""
+        if isinstance(self.published, float) and isinstance(self.derived, int | float):
+            digits = len(repr(self.published).partition(".")[2])
+            return abs(self.derived - self.published) <= 0.5 * 10.0**-digits * (1 + 1e-9)
+        return bool(self.derived == self.published)
+
+
+def reconciliation(contract: str) -> list[Figure]:
+    """Every golden figure of a contract with its derivation; raises :class:`CorpusError` for a figure without one."""
+    if contract not in contracts():
+        raise CorpusError(f"no contract {contract!r}; the corpus has {', '.join(contracts())}")
+    golden = read_json(root() / "fixtures" / "golden-figures.json").get(contract, {})
+    derived = dict(fixture_module(f"{contract}.oracle").reconciliation())
+    lost = sorted(golden.keys() - derived.keys())
+    if lost:
+        raise CorpusError(f"the oracle of {contract} derives no {', '.join(lost)}", file="fixtures/golden-figures.json")
+    return [Figure(name, golden[name], derived[name]) for name in golden]

@@ -1,0 +1,118 @@
+"""Validation: a fast validator answers yes or no, the slow one is asked only to write the error."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+import numpy as np
+
+from ..core.tensors import dtype_name
+from .data import read_json, root
+from .errors import CorpusError
+
+PREFIX = "urn:kvassay:"
+
+
+@functools.cache
+def schemas() -> dict[str, Any]:
+    """Every schema by its ``$id``."""
+    found: dict[str, Any] = {}
+    for path in sorted((root() / "schemas").rglob("*.json")):
+        document = read_json(path)
+        if isinstance(document, dict) and "$schema" in document:
+            found[document["$id"]] = document
+    return found
+
+
+@functools.cache
+def _fast_registry() -> Any:
+    return jsonschema_rs.Registry(list(schemas().items()))
+
+
+@functools.cache
+def _fast(uri: str) -> Any:
+    known(uri)
+    return jsonschema_rs.Draft202012Validator({"$ref": uri}, registry=_fast_registry())
+
+
+@functools.cache
+def _slow(uri: str) -> Any:
+    import jsonschema
+    import referencing
+    from referencing.jsonschema import DRAFT202012
+
+    resources = [(key, DRAFT202012.create_resource(value)) for key, value in schemas().items()]
+    registry: Any = referencing.Registry().with_resources(resources)
+    return jsonschema.Draft202012Validator({"$ref": uri}, registry=registry)
+
+
+def known(uri: str) -> None:
+    """Raise :class:`CorpusError` unless a schema of this URI, less its fragment, exists."""
+    if uri.partition("#")[0] not in schemas():
+        raise CorpusError(f"no schema {uri}")
+
+
+def problem(value: Any, uri: str) -> tuple[str, str] | None:
+    """What a schema has against a value: the JSON pointer and the reason; ``None`` when it is valid."""
+    if _fast(uri).is_valid(value):
+        return None
+    errors = list(_slow(uri).iter_errors(value))
+    if not errors:  # the validators disagree; the strict one wins and writes the error itself
+        error = next(_fast(uri).iter_errors(value))
+        return _pointer(error.instance_path), str(error.message)
+    deepest = max(map(_deepest, errors), key=lambda error: len(error.absolute_path))
+    return _pointer(deepest.absolute_path), _short(deepest.message)
+
+
+def validate(value: Any, uri: str, *, file: str = "") -> None:
+    """Raise :class:`CorpusError` with pointer and reason unless the value meets the schema."""
+    found = problem(value, uri)
+    if found is not None:
+        raise CorpusError(found[1], file=file, pointer=found[0] or "/")
+
+
+def _deepest(error: Any) -> Any:
+    """The most specific error below an ``anyOf`` or ``oneOf``: the branch that got furthest."""
+    while error.context:
+        branch = max(
+            error.context, key=lambda inner: (len(inner.absolute_path), inner.validator not in ("const", "type"))
+        )
+        error = branch
+    return error
+
+
+def _pointer(path: Any) -> str:
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+
+
+def _short(message: str, limit: int = 240) -> str:
+    return message if len(message) <= limit else f"{message[:limit]} ..."
+
+
+def outline(value: Any) -> Any:
+    """A reply with each tensor reduced to dtype and shape, which is all that schemas judge."""
+    if isinstance(value, np.ndarray):
+        return {"dtype": dtype_name(value), "shape": list(value.shape), "data": []}
+    if isinstance(value, Mapping):
+        return {key: outline(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [outline(item) for item in value]
+    return value
+
+
+@functools.cache
+def op_schema(op: str) -> str:
+    """URI of the schema file of an op: ``urn:kvassay:<contract>/<name>``."""
+    contract, _, name = op.partition(".")
+    uri = f"{PREFIX}{contract}/{name}"
+    known(uri)
+    return uri
+
+
+def check_result(op: str, value: Mapping[str, Any]) -> str | None:
+    """What the op's response schema says against a result, as one sentence; ``None`` when it is valid."""
+    found = problem(outline(value), f"{op_schema(op)}#/$defs/response")
+    return None if found is None else f"the result does not meet the schema of {op}: {found[0] or '/'}: {found[1]}"
