@@ -96,7 +96,7 @@ def coarsest(names: Iterable[str]) -> str:
 
 
 def tolerance(bound: Mapping[str, Json], names: Iterable[str]) -> Mapping[str, Json]:
-    """The row of a bound for a reply of these dtypes; raises :class:`NotComparable` for one that may not be returned."""
+    """The row of a bound for a reply of these dtypes; raises :class:`NotComparable` for an illegal one."""
     names = set(names)
     illegal = sorted(name for name in names if name not in bound)
     if illegal:

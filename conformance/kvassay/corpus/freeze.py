@@ -71,7 +71,7 @@ class OracleEngine:
         return Refused(reason, str(value)) if reason is not None else Returned(tensors.read(value))
 
     def answer(self, op: str, request: Json) -> tuple[str | None, Any]:
-        """Reason and detail of a rejection, or ``None`` and the JSON result; remembered where the oracle keeps no state."""
+        """Reason and detail of a rejection, or ``None`` and the JSON result; remembered for stateless oracles."""
         if not getattr(self._make, "stateless", False):
             return _ask(self._oracle, op, request)
         return _remembered(self._make, op, json.dumps(request))
