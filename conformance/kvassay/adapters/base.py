@@ -23,7 +23,7 @@ class EngineInfo:
     notes: str = ""
 
 
-class Rejected(Exception):  # noqa: N818 (named for what the engine did)
+class Rejected(Exception):
     """The engine refused the request.
 
     ``reason`` is a code of ``schemas/reasons.json``, or ``None`` when none fits: an unmapped rejection
@@ -36,7 +36,7 @@ class Rejected(Exception):  # noqa: N818 (named for what the engine did)
         self.detail = detail
 
 
-class Unsupported(Exception):  # noqa: N818
+class Unsupported(Exception):
     """The engine cannot take this request at all, such as an unknown dtype; the case is not applicable."""
 
 

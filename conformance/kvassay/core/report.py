@@ -1,0 +1,84 @@
+"""What a run found, and what follows from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .model import EngineDescription, Level, Result, Status, Verdict
+
+FAILURES = frozenset({Verdict.FAIL, Verdict.WRONG_REASON, Verdict.ERROR, Verdict.INCONCLUSIVE})
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_ADAPTER = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of one run in corpus order, with everything needed to repeat it."""
+
+    engine: EngineDescription
+    results: tuple[Result, ...]
+    corpus_edition: str
+    corpus_digest: str
+    spec_version: str
+    environment: Mapping[str, str]
+    profiles: Mapping[str, str]
+    """Profile of the selected cases to ``claimed`` or ``not claimed``."""
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    strict: bool = False
+    seed: int = 0
+    """Seed of whatever the run drew; the fixed corpus draws nothing."""
+    findings: tuple[str, ...] = field(default=())
+    """Waivers that matched nothing, or have expired."""
+
+    def counts(self) -> dict[Verdict, int]:
+        """Results per verdict, every verdict named."""
+        seen = Counter(result.verdict for result in self.results)
+        return {verdict: seen[verdict] for verdict in Verdict}
+
+    def fails(self, result: Result) -> bool:
+        """Whether this result alone makes the run fail."""
+        if result.verdict is Verdict.UNEXPECTED_PASS:
+            return True
+        return result.verdict in FAILURES and counts(result) and (self.strict or result.case.level is Level.MUST)
+
+    def warns(self, result: Result) -> bool:
+        """Whether the result is a failure that does not count: a SHOULD, or a provisional case."""
+        return result.verdict in FAILURES and not self.fails(result)
+
+    @property
+    def judged(self) -> int:
+        """Results that say something of the engine."""
+        return sum(result.verdict is not Verdict.NOT_APPLICABLE for result in self.results)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every required case passed, and there was one."""
+        return self.exit_code == EXIT_OK
+
+    @property
+    def exit_code(self) -> int:
+        """0 all required pass, 1 some failed, 2 no case applies to the engine."""
+        if self.findings or any(map(self.fails, self.results)):
+            return EXIT_FAILED
+        return EXIT_OK if self.judged else EXIT_USAGE
+
+    def __str__(self) -> str:
+        """Verdict counts and the first failures, for an assertion message."""
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in self.counts().items() if count)
+        failed = [result for result in self.results if self.fails(result)]
+        lines = [f"{result.case.id}: {result.verdict}: {_message(result)}" for result in failed[:10]]
+        more = [f"... and {len(failed) - 10} more"] if len(failed) > 10 else []
+        return "\n".join([f"{self.engine.name} {self.engine.version}: {counted}", *lines, *more, *self.findings])
+
+
+def counts(result: Result) -> bool:
+    """Whether the case belongs to the edition, not only to the next one."""
+    return result.case.status is Status.STABLE
+
+
+def _message(result: Result) -> str:
+    return result.finding.message if result.finding else ""

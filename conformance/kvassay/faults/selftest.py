@@ -1,0 +1,185 @@
+"""The suite judged by faults: which case kills which, and whether a correct engine is ever blamed.
+
+A fault counts as killed only by the cases that it names, each with ``fail`` or ``wrong-reason``; a crash kills nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..adapters.base import EngineAdapter
+from ..adapters.local import InProcess
+from ..core.model import Verdict
+from ..corpus import CorpusError, load
+from ..runner import run
+
+KILLS = (Verdict.FAIL, Verdict.WRONG_REASON)
+BLAME = (*KILLS, Verdict.ERROR, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One engine of the self-test: a fault, or a correct engine."""
+
+    contract: str
+    name: str
+    summary: str
+    requirement: str
+    """Empty for a correct engine."""
+    killed_by: Mapping[str, str]
+    """The cases meant for the fault, and their verdicts."""
+    also: tuple[str, ...]
+    """Other cases that did not pass."""
+    passed: int
+    not_applicable: int
+    ratio: float | None
+    """Smallest error over bound by which a meant numeric case failed: how far the suite is from not seeing it."""
+    equivalent: str
+    """The proof that no input can show the fault; empty for all others."""
+    seconds: float
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the engine is faulty on purpose."""
+        return bool(self.requirement)
+
+    @property
+    def killed(self) -> bool:
+        """Whether every case that is meant for the fault saw it."""
+        return bool(self.killed_by) and all(verdict in KILLS for verdict in self.killed_by.values())
+
+    @property
+    def ok(self) -> bool:
+        """Faults are killed, equivalent faults and correct engines pass everything."""
+        if self.is_fault and not self.equivalent:
+            return self.killed
+        return not self.also and self.passed > 0
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The whole self-test."""
+
+    rows: tuple[Row, ...]
+    without_fault: tuple[str, ...]
+    """Requirements of the tested contracts that no fault is seeded against."""
+    vacuous: tuple[str, ...]
+    """Cases whose verdict no fault changes."""
+    seconds: float
+    edition: str = ""
+    corpus_digest: str = field(default="")
+
+    @property
+    def ok(self) -> bool:
+        """Whether every fault dies, no correct engine is blamed, and no requirement or case is without a fault."""
+        return all(row.ok for row in self.rows) and not self.without_fault and not self.vacuous
+
+    def to_json(self) -> dict[str, Any]:
+        """The kill matrix as data."""
+        rows = [
+            {
+                **asdict(row),
+                "killed_by": dict(row.killed_by),
+                "also": list(row.also),
+                "killed": row.killed,
+                "ok": row.ok,
+            }
+            for row in self.rows
+        ]
+        return {
+            "edition": self.edition,
+            "corpus_digest": self.corpus_digest,
+            "ok": self.ok,
+            "faults": sum(row.is_fault for row in self.rows),
+            "killed": sum(row.is_fault and row.killed for row in self.rows),
+            "without_fault": list(self.without_fault),
+            "vacuous": list(self.vacuous),
+            "seconds": self.seconds,
+            "rows": rows,
+        }
+
+
+def modules() -> dict[str, Any]:
+    """Contract to its module of faults."""
+    package = importlib.import_module(__package__)
+    names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.name != "selftest"]
+    found = {name: importlib.import_module(f"{__package__}.{name}") for name in names}
+    return {name: module for name, module in found.items() if hasattr(module, "FAULTS")}
+
+
+def faults(contract: str) -> tuple[type[EngineAdapter], ...]:
+    """The seeded faults of one contract."""
+    known = modules()
+    if contract not in known:
+        raise CorpusError(f"no faults are seeded for {contract!r}; there are for {', '.join(known)}")
+    seeded: tuple[type[EngineAdapter], ...] = known[contract].FAULTS
+    return seeded
+
+
+def run_selftest(
+    contracts: Iterable[str] = (), *, on_result: Callable[[Row], None] = lambda row: None, jobs: int = 2
+) -> Matrix:
+    """Run every fault and every correct engine of these contracts, or of all, on the contract's cases."""
+    started = time.perf_counter()
+    chosen = tuple(contracts) or tuple(modules())
+    work = [
+        (contract, kind, index)
+        for contract in chosen
+        for kind, engines in (("CORRECT", modules()[contract].CORRECT), ("FAULTS", faults(contract)))
+        for index in range(len(engines))
+    ]
+    rows: list[Row] = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for row in pool.map(_one, work) if jobs > 1 else map(_one, work):
+            rows.append(row)
+            on_result(row)
+    corpus = load()
+    requirements = [one.id for one in corpus.requirements.values() if one.contract in chosen]
+    seeded = {row.requirement for row in rows}
+    seen = {case for row in rows if row.is_fault for case in (*row.killed_by, *row.also)}
+    return Matrix(
+        rows=tuple(rows),
+        without_fault=tuple(one for one in requirements if one not in seeded),
+        vacuous=tuple(case.id for case in corpus.cases if case.contract in chosen and case.id not in seen),
+        seconds=time.perf_counter() - started,
+        edition=corpus.edition,
+        corpus_digest=corpus.digest,
+    )
+
+
+def _one(job: tuple[str, str, int]) -> Row:
+    contract, kind, index = job
+    adapter = getattr(modules()[contract], kind)[index]
+    corpus = load()
+    cases = corpus.select(contract=[contract])
+    engine = InProcess(adapter)
+    started = time.perf_counter()
+    try:
+        report = run(cases, engine, corpus)
+    finally:
+        engine.close()
+    results = {result.case.id: result for result in report.results}
+    meant: tuple[str, ...] = getattr(adapter, "killed_by", ())
+    unknown = [case for case in meant if case not in results]
+    if unknown:
+        raise CorpusError(f"the fault {adapter.__name__} names the unknown case {unknown[0]!r}")
+    ratios = [results[case].finding.ratio for case in meant if results[case].finding]  # type: ignore[union-attr]
+    return Row(
+        contract=contract,
+        name=adapter.__name__,
+        summary=(adapter.__doc__ or "").strip().partition("\n")[0],
+        requirement=getattr(adapter, "requirement", ""),
+        killed_by={case: results[case].verdict.value for case in meant},
+        also=tuple(name for name, result in results.items() if result.verdict in BLAME and name not in meant),
+        passed=sum(result.verdict is Verdict.PASS for result in results.values()),
+        not_applicable=sum(result.verdict is Verdict.NOT_APPLICABLE for result in results.values()),
+        ratio=min((ratio for ratio in ratios if ratio is not None), default=None),
+        equivalent=getattr(adapter, "equivalent", ""),
+        seconds=time.perf_counter() - started,
+    )
