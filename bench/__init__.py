@@ -1,0 +1,1 @@
+"""Costs as ratios measured in one run: `nox -s bench`."""

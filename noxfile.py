@@ -1,0 +1,126 @@
+"""Sessions: what a developer and CI run. `nox -l` lists them; each has an environment of its own, pinned by requirements/."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.4"
+nox.options.sessions = ["conformance", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = True
+
+ROOT = Path(__file__).parent
+REQUIREMENTS = ROOT / "requirements"
+CONSTRAINTS = REQUIREMENTS / "constraints.txt"
+ENGINES = sorted(path.stem for path in REQUIREMENTS.glob("*.steps"))
+"""Engines with a list of install steps, one pip argument line each, so that order and --no-deps can be said."""
+
+# Builds done by pip must meet the same pins as the session.
+os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+
+
+def install(session: nox.Session, *what: str) -> None:
+    session.install("-c", str(CONSTRAINTS), *what)
+
+
+def install_engine(session: nox.Session, name: str) -> None:
+    """Run the steps of requirements/<name>.steps, then the suite itself without touching the engine's pins."""
+    for line in (REQUIREMENTS / f"{name}.steps").read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            session.install(*shlex.split(line), silent=False)
+    session.install("--no-deps", "-e", ".")
+    session.install("array-api-compat", "jsonschema", "jsonschema-rs", "jsonpatch", "click", "rich", "ml_dtypes")
+
+
+def option(session: nox.Session, name: str, default: str) -> str:
+    """The value of an option among the session's own arguments."""
+    for index, argument in enumerate(session.posargs):
+        if argument == name and index + 1 < len(session.posargs):
+            return session.posargs[index + 1]
+        if argument.startswith(f"{name}="):
+            return argument.partition("=")[2]
+    return default
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Judge an engine: `nox -s conformance -- --adapter NAME ...` (the built-in reference when none is named)."""
+    adapter = option(session, "--adapter", "reference")
+    engine = next((name for name in ENGINES if adapter.startswith(name)), None)
+    if engine:
+        install_engine(session, engine)
+    elif adapter == "reference-torch":
+        install(session, "torch==2.13.0", "-e", ".")
+    else:
+        install(session, "-e", ".")
+    named = [] if any(a.startswith("--adapter") for a in session.posargs) else ["--adapter", adapter]
+    session.run("kvassay", "run", *named, *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The project's own tests."""
+    install(session, "-e", ".[dev]")
+    session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def selftest(session: nox.Session) -> None:
+    """Judge the suite: every seeded fault dies by its own case, no correct engine is blamed."""
+    install(session, "-e", ".")
+    session.run("kvassay", "selftest", "--output", "reports/kill-matrix.json", *session.posargs)
+
+
+@nox.session
+def fixtures(session: nox.Session) -> None:
+    """Regenerate all golden data and fail on drift; `-- --write` keeps what changed."""
+    install(session, "-e", ".")
+    arguments = [argument for argument in session.posargs if argument != "--write"]
+    check = [] if "--write" in session.posargs else ["--check"]
+    session.run("python", "-m", "kvassay.corpus.freeze", *check, *arguments)
+    session.run("kvassay", "oracle", "--all")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and types."""
+    install(session, "-e", ".[dev]")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, warnings as errors, into docs/_build/html."""
+    install(session, "-e", ".[docs]")
+    session.run("sphinx-build", "-W", "-n", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Cost of the runner and of the reference, as ratios in one run."""
+    install(session, "-e", ".[dev]")
+    session.run("python", "-m", "bench", *session.posargs)
+
+
+def _engine_session(name: str) -> None:
+    @nox.session(name=f"engine-{name}")
+    def judge_engine(session: nox.Session) -> None:
+        install_engine(session, name)
+        adapters = (REQUIREMENTS / f"{name}.adapters").read_text(encoding="utf-8").split()
+        out = ROOT / "docs" / "engines"
+        for adapter in adapters:
+            report = out / f"{adapter}.json"
+            session.run("kvassay", "run", "--adapter", adapter, "--json-report", str(report), *session.posargs,
+                        success_codes=[0, 1])
+
+    judge_engine.__doc__ = f"Judge {name} and write its reports to docs/engines."
+
+
+for _name in ENGINES:
+    _engine_session(_name)
