@@ -104,7 +104,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Cost of the runner and of the reference, as ratios in one run."""
-    install(session, "-e", ".[dev]")
+    install(session, "torch==2.13.0", "-e", ".[dev]")
     session.run("python", "-m", "bench", *session.posargs)
 
 
@@ -116,8 +116,16 @@ def _engine_session(name: str) -> None:
         out = ROOT / "docs" / "engines"
         for adapter in adapters:
             report = out / f"{adapter}.json"
-            session.run("kvassay", "run", "--adapter", adapter, "--json-report", str(report), *session.posargs,
-                        success_codes=[0, 1])
+            session.run(
+                "kvassay",
+                "run",
+                "--adapter",
+                adapter,
+                "--json-report",
+                str(report),
+                *session.posargs,
+                success_codes=[0, 1],
+            )
 
     judge_engine.__doc__ = f"Judge {name} and write its reports to docs/engines."
 

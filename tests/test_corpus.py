@@ -73,7 +73,7 @@ def test_every_frozen_case_is_what_the_author_wrote(corpus: Corpus) -> None:
     for contract in contracts():
         written = {case["id"]: case for case in fixture_module(f"{contract}.author").book.cases}
         frozen = {case.id: case for case in corpus.cases if case.contract == contract}
-        assert list(sorted(written)) == sorted(frozen)
+        assert sorted(written) == sorted(frozen)
         for name, case in written.items():
             assert tuple(case["requirements"]) == frozen[name].requirements
             assert case["given"] == frozen[name].given
@@ -83,8 +83,11 @@ def test_every_frozen_case_is_what_the_author_wrote(corpus: Corpus) -> None:
 def test_small_cases_freeze_to_what_is_committed(contract: str) -> None:
     """The whole regeneration is a session of its own; here the groups that take no time."""
     group = {"attention": "attention/merge/", "identity": "identity/"}.get(contract, f"{contract}/")
-    assert [name for name in freeze([contract], only=group, check=True, fresh=True, jobs=1, quiet=True)
-            if "/cases/" in name and group.rstrip("/").endswith(Path(name).stem)] == []
+    assert [
+        name
+        for name in freeze([contract], only=group, check=True, fresh=True, jobs=1, quiet=True)
+        if "/cases/" in name and group.rstrip("/").endswith(Path(name).stem)
+    ] == []
 
 
 @pytest.mark.parametrize("contract", contracts())
@@ -95,7 +98,14 @@ def test_every_golden_figure_is_derived(contract: str) -> None:
 
 @pytest.mark.parametrize(
     ("published", "derived", "agrees"),
-    [(512, 512, True), (512, 513, False), (0.1567, 0.156699, True), (0.1567, 0.1568, False), ([1], [1], True), ([1], [2], False)],
+    [
+        (512, 512, True),
+        (512, 513, False),
+        (0.1567, 0.156699, True),
+        (0.1567, 0.1568, False),
+        ([1], [1], True),
+        ([1], [2], False),
+    ],
 )
 def test_a_figure_agrees_to_its_printed_digits(published: Any, derived: Any, agrees: bool) -> None:
     assert Figure("x", published, derived).agrees is agrees
