@@ -55,6 +55,7 @@ def run(
         if fail_fast and result.verdict in (Verdict.FAIL, Verdict.WRONG_REASON, Verdict.ERROR):
             break
     if held is not None:
+        engine.open()  # one exchange more, so that a second answer to the last case is seen
         settle(spoiled(held, engine))
     final, findings = tuple(results), ()
     if waivers:
