@@ -1,4 +1,4 @@
-"""Sessions: what a developer and CI run. `nox -l` lists them; each has an environment of its own, pinned by requirements/."""
+"""Sessions of developers and CI (`nox -l` lists them); each has an environment of its own, pinned by requirements/."""
 
 from __future__ import annotations
 

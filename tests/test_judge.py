@@ -37,8 +37,15 @@ class Canned:
 
 
 def case(*steps: Step, **more: Any) -> Case:
-    head = dict(id="x/y/z", contract="x", requirements=("XXX-001",), level=Level.MUST, profile="p", kind=Kind.EXAMPLE)
-    prose = dict(status=Status.STABLE, title="t", given="g", why="w")
+    head = {
+        "id": "x/y/z",
+        "contract": "x",
+        "requirements": ("XXX-001",),
+        "level": Level.MUST,
+        "profile": "p",
+        "kind": Kind.EXAMPLE,
+    }
+    prose = {"status": Status.STABLE, "title": "t", "given": "g", "why": "w"}
     return Case(**{**head, **prose, "steps": steps, **more})  # type: ignore[arg-type]
 
 

@@ -175,11 +175,12 @@ def expand(recipe: Recipe) -> Array:
     first = recipe.start * math.prod(recipe.shape[1:][-2:])
     key = np.uint32(_mix(recipe.seed))
     out = np.empty(count, dtype=DTYPES[recipe.dtype])
-    scratch = np.empty(min(BLOCK, count), dtype=np.uint32)
+    width = min(BLOCK, count)
+    ramp, block, scratch = np.arange(width, dtype=np.uint32), np.empty(width, np.uint32), np.empty(width, np.uint32)
     for begin in range(0, count, BLOCK):
         end = min(begin + BLOCK, count)
-        x = (np.arange(first + begin, first + end, dtype=np.uint64) & 0xFFFFFFFF).astype(np.uint32)
-        shifted = scratch[: end - begin]
+        x, shifted = block[: end - begin], scratch[: end - begin]
+        np.add(ramp[: end - begin], np.uint32((first + begin) & 0xFFFFFFFF), out=x)
         np.right_shift(x, 16, out=shifted)
         x ^= shifted
         x *= np.uint32(0x7FEB352D)
@@ -190,8 +191,11 @@ def expand(recipe: Recipe) -> Array:
         np.right_shift(x, 16, out=shifted)
         x ^= shifted
         x >>= np.uint32(32 - bits)
-        grid = x.astype(np.int32) * 2 + np.int32(1 - (1 << bits))
-        out[begin:end] = (grid.astype(np.float64) * 2.0**-bits).astype(out.dtype)
+        grid = x.view(np.int32)
+        grid *= np.int32(2)
+        grid += np.int32(1 - (1 << bits))
+        # At most 24 significant bits: exact in float32, and by the choice of bits in the dtype itself.
+        np.multiply(grid, np.float32(2.0**-bits), out=out[begin:end], dtype=np.float32, casting="unsafe")
     array = out.reshape(recipe.shape)
     rows = array.reshape(-1, *array.shape[-2:]) if array.ndim > 3 else array
     for *where, number in recipe.settings:
