@@ -111,7 +111,7 @@ class Subprocess:
             hello: Mapping[str, Any] = answer.body["hello"]
             return hello
         child.kill()
-        raise AdapterError(f"{self._label} did not start: {problem}", child.stderr_tail())
+        raise AdapterError(f"{self._label}: {problem}", child.stderr_tail())
 
     def open(self) -> Broken | None:
         """Begin a case: a running process, told to forget the case before."""

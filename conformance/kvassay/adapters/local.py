@@ -26,7 +26,7 @@ class InProcess:
             self._adapter.setup()
             self._description = self._adapter.describe()
         except (Exception, SystemExit) as error:
-            raise AdapterError(f"{adapter_class.__name__} did not start: {summary(error)}") from error
+            raise AdapterError(f"{adapter_class.__name__}: {summary(error)}") from error
         self.needs_open = adapter_class.open is not EngineAdapter.open
         self._recipes = RecipeCache()
         self._closed = False
