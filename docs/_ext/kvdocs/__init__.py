@@ -1,0 +1,36 @@
+"""What the documentation adds to Sphinx: generated pages, tables of cases and faults, MathML, and two checks.
+
+The types of needs (requirement, case, fault, verdict) and the check for orphans are sphinx-needs' own; ``conf.py`` configures them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+
+from . import data, directives, mathml, pages, sections
+
+logger = logging.getLogger(__name__)
+
+
+def _write_pages(app: Sphinx) -> None:
+    pages.write(Path(app.config.kv_root), Path(app.srcdir, "_generated"))
+
+
+def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
+    for problem in sections.problems(Path(app.config.kv_root)):
+        logger.warning(problem, type="kvassay", subtype="sections")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register everything."""
+    app.add_config_value("kv_root", str(data.REPOSITORY), "env", types=[str])
+    mathml.setup(app)
+    directives.setup(app)
+    app.connect("builder-inited", _write_pages)
+    app.connect("env-check-consistency", _check_sections)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

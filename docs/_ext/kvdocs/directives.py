@@ -1,0 +1,73 @@
+"""Directives that chapters and guides use to show what the repository holds.
+
+======================================  ===========================================================
+``{kv-cases} attention``                table of the cases of a contract
+``{kv-faults} attention``               table of its seeded faults
+``{kv-example} attention/merge/one``    a small case with the numbers that are sent and expected
+``{kv-base} identity/base /frontier``   what stands at a pointer of a base document
+``{kv-reasons} identity``               reasons of one plane
+``{kv-profiles}``                       all profiles
+``{kv-capabilities}``                   all capabilities
+``{kv-trace} attention``                requirement, cases, faults, verdicts
+``{kv-sections}``                       article section to requirements
+``{kv-engines}``                        the judged engines
+======================================  ===========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from . import data, engines, sections, tables
+
+
+def _chapter_ids(root: Path, contract: str) -> list[str]:
+    return list(data.requirement_sources([root / "spec" / f"{contract}.md"]))
+
+
+def _base(root: Path, argument: str) -> str:
+    document, _, pointer = argument.partition(" ")
+    return tables.base_value(data.base(root, document, pointer.strip()))
+
+
+WRITERS: dict[str, Callable[[Path, str], str]] = {
+    "kv-base": _base,
+    "kv-capabilities": lambda root, _: tables.capabilities(root),
+    "kv-cases": tables.cases,
+    "kv-engines": lambda root, _: engines.summary(root),
+    "kv-example": lambda root, argument: tables.example(data.case(root, argument)),
+    "kv-faults": lambda _, argument: tables.faults(argument),
+    "kv-profiles": lambda root, _: tables.profiles(root),
+    "kv-reasons": tables.reasons,
+    "kv-sections": lambda root, _: sections.table_of(root),
+    "kv-trace": lambda root, argument: tables.trace(root, argument, _chapter_ids(root, argument)),
+}
+"""Directive to the function that writes its MyST text from the repository and the directive's argument."""
+
+
+class Show(SphinxDirective):
+    """Write MyST text from the repository's data and parse it in place."""
+
+    optional_arguments = 1
+    final_argument_whitespace = True
+    has_content = False
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes; data that are not there are an error at the directive's own line."""
+        argument = self.arguments[0].strip() if self.arguments else ""
+        try:
+            text = WRITERS[self.name](Path(self.config.kv_root), argument)
+        except (KeyError, OSError) as error:
+            raise self.error(f"{self.name} {argument}: {error}") from error
+        return self.parse_text_to_nodes(text)
+
+
+def setup(app: Sphinx) -> None:
+    """Register every directive."""
+    for name in WRITERS:
+        app.add_directive(name, Show)
