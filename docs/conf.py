@@ -75,7 +75,7 @@ needs_layouts = {
     },
 }
 needs_default_layout = "card"
-needs_role_need_template = "{id}"
+needs_role_need_template = "{{ id }}"
 needs_css = "blank.css"
 needs_warnings_always_warn = True
 needs_warnings = {

@@ -9,11 +9,11 @@ import functools
 import importlib
 import inspect
 import json
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kvassay.corpus.requirements import extract_all
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 Data = dict[str, Any]
@@ -114,13 +114,7 @@ def reports(root: Path) -> dict[str, Data]:
     return {path.stem: load(path) for path in sorted((root / "docs" / "engines").glob("*.json"))}
 
 
-def requirement_sources(chapters: Iterable[Path]) -> dict[str, tuple[str, ...]]:
-    """Requirement id to the article sections that it names, read off the chapters' fences."""
-    found: dict[str, tuple[str, ...]] = {}
-    fence = re.compile(r"^```\{req\}.*?$(.*?)^```$", re.MULTILINE | re.DOTALL)
-    for chapter in chapters:
-        for body in fence.findall(chapter.read_text(encoding="utf-8")):
-            options = dict(re.findall(r"^:(\w+):[ \t]*(.*?)[ \t]*$", body, re.MULTILINE))
-            marks = options.get("sources", "").replace(",", " ").split()
-            found[options["id"]] = tuple(marks)
+def requirements(root: Path) -> list[Data]:
+    """Every requirement of the chapters, as the suite itself reads them."""
+    found: list[Data] = extract_all(root)["requirements"]
     return found

@@ -26,10 +26,6 @@ from sphinx.util.docutils import SphinxDirective
 from . import data, engines, sections, tables
 
 
-def _chapter_ids(root: Path, contract: str) -> list[str]:
-    return list(data.requirement_sources([root / "spec" / f"{contract}.md"]))
-
-
 def _base(root: Path, argument: str) -> str:
     document, _, pointer = argument.partition(" ")
     return tables.base_value(data.base(root, document, pointer.strip()))
@@ -45,7 +41,7 @@ WRITERS: dict[str, Callable[[Path, str], str]] = {
     "kv-profiles": lambda root, _: tables.profiles(root),
     "kv-reasons": tables.reasons,
     "kv-sections": lambda root, _: sections.table_of(root),
-    "kv-trace": lambda root, argument: tables.trace(root, argument, _chapter_ids(root, argument)),
+    "kv-trace": tables.trace,
 }
 """Directive to the function that writes its MyST text from the repository and the directive's argument."""
 

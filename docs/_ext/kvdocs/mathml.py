@@ -5,12 +5,17 @@ A command that the converter does not know is a warning, so a formula never reac
 
 from __future__ import annotations
 
+import re
+
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
+
+_APPLY = re.compile(r"<mo>&ApplyFunction;</mo>(\s*<(?!mspace|mo\b|mrow>\s*<mo>\())")
+"""A function's name in front of an argument without a parenthesis, which needs a thin space: log x, but log(x)."""
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +24,7 @@ def convert(tex: str, *, block: bool) -> str:
     """MathML text of a formula; raises :class:`docutils.utils.math.MathError` for TeX that it cannot read."""
     if block and "\\\\" in tex and "\\begin" not in tex:
         tex = f"\\begin{{aligned}}{tex}\\end{{aligned}}"
-    return tex2mathml(tex, as_block=block)
+    return _APPLY.sub(r'<mo rspace="0.17em">&ApplyFunction;</mo>\1', tex2mathml(tex, as_block=block))
 
 
 def _formula(node: nodes.math | nodes.math_block, *, block: bool) -> str:

@@ -25,9 +25,9 @@ def listed(root: Path) -> list[Data]:
 def by_section(root: Path) -> dict[str, list[str]]:
     """Section to the requirements that name it."""
     found: dict[str, list[str]] = {}
-    for requirement, marks in data.requirement_sources(sorted((root / "spec").glob("*.md"))).items():
-        for mark in marks:
-            found.setdefault(mark, []).append(requirement)
+    for requirement in data.requirements(root):
+        for mark in requirement["sources"]:
+            found.setdefault(mark, []).append(requirement["id"])
     return found
 
 

@@ -161,7 +161,7 @@ def example(case: Data) -> str:
     """A small case with its numbers: what is sent and what must come back."""
     rows: list[Sequence[str]] = []
     for i, item in enumerate(case["steps"], 1):
-        label = f"{i}. {code(item['op'])}"
+        label = f"{i}: {code(item['op'])}"
         for path, cell in _leaves(item["request"], ""):
             rows.append([label, "sent", code(path), cell])
             label = ""
@@ -186,8 +186,9 @@ def base_value(node: Any, limit: int = 12) -> str:
     return f"{value(node, 400)}\n"
 
 
-def trace(root: Path, contract: str, requirements: Sequence[str]) -> str:
+def trace(root: Path, contract: str) -> str:
     """Requirement by requirement: its cases, its faults, and what each judged engine got."""
+    requirements = [row["id"] for row in data.requirements(root) if row["contract"] == contract]
     engines = {name: verdicts(report) for name, report in data.reports(root).items()}
     engines = {name: found for name, found in engines.items() if any(case.startswith(f"{contract}/") for case in found)}
     cases = {rid: [c["id"] for c in data.cases(root, contract) if rid in c["requirements"]] for rid in requirements}
