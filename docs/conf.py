@@ -81,5 +81,5 @@ needs_warnings_always_warn = True
 needs_warnings = {
     "requirement without a case": "type == 'req' and not tests_back",
     "requirement without a fault": "type == 'req' and not breaks_back",
-    "fault without a case that kills it": "type == 'fault' and not killed_by",
+    "fault without a case that kills it": "type == 'fault' and not killed_by and status != 'equivalent'",
 }

@@ -30,6 +30,8 @@ class Fault:
     text: str
     requirement: str
     killed_by: tuple[str, ...]
+    equivalent: str
+    """The proof that no input can show the fault; empty for all others."""
 
 
 def load(path: Path) -> Any:
@@ -45,9 +47,8 @@ def contracts(root: Path) -> list[str]:
 @functools.cache
 def groups(root: Path, contract: str) -> dict[str, list[Data]]:
     """The frozen cases of a contract by group, in the order in which they were written."""
-    files = sorted((root / "fixtures" / contract).glob("*.json"))
-    read = ((path.stem, load(path)) for path in files)
-    return {name: content["cases"] for name, content in read if content.get("format") == "kvassay-fixture-v1"}
+    files = sorted((root / "fixtures" / contract / "cases").glob("*.json"))
+    return {path.stem: load(path)["cases"] for path in files}
 
 
 def cases(root: Path, contract: str) -> list[Data]:
@@ -79,7 +80,8 @@ def faults(contract: str) -> list[Fault]:
             contract=contract,
             text=inspect.cleandoc(fault.__doc__ or ""),
             requirement=fault.requirement,
-            killed_by=tuple(fault.killed_by),
+            killed_by=tuple(getattr(fault, "killed_by", ())),
+            equivalent=getattr(fault, "equivalent", ""),
         )
         for fault in module.FAULTS
     ]

@@ -82,7 +82,9 @@ def faults(contract: str) -> str:
             "breaks": fault.requirement,
             "killed_by": ", ".join(need_id(name) for name in fault.killed_by),
         }
-        blocks.append(fence("fault", fault.name, prose(fault.text), ticks=4, **options))
+        proof = f"\n\nEquivalent: no input can show it. {prose(fault.equivalent)}" if fault.equivalent else ""
+        options["status"] = "equivalent" if fault.equivalent else ""
+        blocks.append(fence("fault", fault.name, prose(fault.text) + proof, ticks=4, **options))
     return "\n".join(blocks)
 
 
