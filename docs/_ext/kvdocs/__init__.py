@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def _write_pages(app: Sphinx) -> None:
-    pages.write(Path(app.config.kv_root), Path(app.srcdir, "_generated"))
+    pages.write(Path(app.config.kv_root), Path(app.srcdir, "_generated"), app.config.kv_api)
 
 
 def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
@@ -29,6 +29,7 @@ def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything."""
     app.add_config_value("kv_root", str(data.REPOSITORY), "env", types=[str])
+    app.add_config_value("kv_api", ["kvassay", "kvassay_reference"], "env", types=[list])
     mathml.setup(app)
     directives.setup(app)
     app.connect("builder-inited", _write_pages)

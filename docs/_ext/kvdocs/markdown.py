@@ -85,10 +85,13 @@ def fence(name: str, argument: str, body: str, *, ticks: int = 3, **options: str
     return "\n".join([f"{mark}{{{name}}} {argument}".rstrip(), *head, *([""] if head and body else []), body, mark, ""])
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, widths: str = "", name: str = "") -> str:
-    """A list table; every cell is one line of MyST."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, widths: str = "") -> str:
+    """A list table; every cell is one line of MyST. Without rows, a word that says so."""
+    rows = list(rows)
+    if not rows:
+        return "None.\n"
     lines = []
     for row in [head, *rows]:
         lines += [f"{'* -' if i == 0 else '  -'} {cell}".rstrip() for i, cell in enumerate(row)]
-    options = {"header-rows": "1", "class": name or "wide", "widths": widths}
+    options = {"header-rows": "1", "class": "wide" if len(head) > 2 else "pairs", "widths": widths}
     return fence("list-table", "", "\n".join(lines), **options)

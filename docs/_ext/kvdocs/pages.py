@@ -5,7 +5,7 @@ Each function returns MyST text; :func:`write` puts it below ``docs/_generated``
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ from . import data, engines, schema, tables
 from .markdown import code, fence, line, need_id, prose
 
 Data = dict[str, Any]
-API = ("kvassay", "kvassay_reference")
-"""Packages whose public modules get a page."""
 
 
-def write(root: Path, folder: Path) -> None:
+def write(root: Path, folder: Path, packages: Sequence[str]) -> None:
     """Bring the generated folder to what the repository says now; unchanged files keep their time."""
-    wanted = {folder / name: text for name, text in every(root)}
+    wanted = {folder / name: text for name, text in every(root, packages)}
     for path, text in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -29,8 +27,8 @@ def write(root: Path, folder: Path) -> None:
             path.unlink()
 
 
-def every(root: Path) -> Iterator[tuple[str, str]]:
-    """Every generated page: path below the folder, and text."""
+def every(root: Path, packages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every generated page: path below the folder, and text; ``packages`` get pages of their public modules."""
     for contract in data.contracts(root):
         yield f"cases/{contract}.md", cases(root, contract)
         if data.faults(contract):
@@ -38,8 +36,8 @@ def every(root: Path) -> Iterator[tuple[str, str]]:
     for path in data.schema_files(root):
         yield f"schemas/{path.relative_to(root / 'schemas').as_posix().removesuffix('.json')}.md", schema.page(data.load(path))
     for name, report in data.reports(root).items():
-        yield f"engines/{name}.md", engines.page(name, report)
-    for package in API:
+        yield f"engines/{name}.md", engines.page(root, name, report)
+    for package in packages:
         for module in modules(root, package):
             yield f"api/{module}.md", api(module)
 
@@ -70,7 +68,7 @@ def case(member: Data) -> str:
         "status": member["status"],
         "variant": member.get("variant", ""),
     }
-    return fence("case", line(member["title"]), "\n".join(body), ticks=4, **options)
+    return fence("case", member["title"], "\n".join(body), ticks=4, **options)
 
 
 def faults(contract: str) -> str:

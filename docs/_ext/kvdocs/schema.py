@@ -101,7 +101,7 @@ def _plain_kind(schema: Data, urn: str) -> str:
     extra = schema.get("additionalProperties")
     if text == "object" and "properties" not in schema and isinstance(extra, dict):
         text = f"object of {kind(extra, urn)}"
-    limits = [f"{word} {code(json.dumps(schema[key]))}" for key, word in LIMITS.items() if key in schema]
+    limits = [f"{word} {code(schema[key])}" for key, word in LIMITS.items() if key in schema]
     return ", ".join([text, *limits])
 
 

@@ -1,0 +1,344 @@
+"""The documentation: its extension on a small project, and the promises of README and guides."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+pytest.importorskip("sphinx_needs", reason="the extra docs is not installed")
+
+from docutils.utils.math import MathError  # noqa: E402
+from kvdocs import data, engines, markdown, mathml, readme, schema, sections, tables  # noqa: E402
+from sphinx.application import Sphinx  # noqa: E402
+
+REQUIREMENT = """```{req} Empty merges to empty
+:id: TOY-001
+:level: must
+:sources: 04W
+
+Two empty states merge to an empty one.
+
+Why: minus infinity less itself is no number.
+```
+"""
+CHAPTER = f"""# Toys
+
+Inline $m + \\log l$, and
+
+$$ o = \\frac{{u}}{{l}} $$
+
+{REQUIREMENT}
+```{{kv-example}} toy/merge/two-empty
+```
+
+```{{kv-base}} toy/base /rows/1
+```
+
+```{{kv-cases}} toy
+```
+
+```{{kv-faults}} toy
+```
+
+```{{kv-trace}} toy
+```
+
+```{{kv-sections}}
+```
+"""
+CASE: dict[str, Any] = {
+    "id": "toy/merge/two-empty",
+    "requirements": ["TOY-001"],
+    "level": "must",
+    "kind": "example",
+    "profile": "merge",
+    "status": "stable",
+    "title": "Two [empty] | states",
+    "given": "Given `$a|b` and $cost, when merged, then *nothing*.",
+    "why": "It must not be NaN.",
+    "steps": [
+        {
+            "op": "toy.merge",
+            "request": {"m": {"dtype": "float32", "shape": [2], "data": [0.5, "-Infinity"]}},
+            "expect": {"close": [{"at": "/lse", "value": ["-Infinity"], "bound": {}}]},
+        }
+    ],
+}
+REPORT: dict[str, Any] = {
+    "engine": {"name": "toy", "version": "3", "notes": "", "ops": [], "states": [], "variants": [], "capabilities": {}},
+    "corpus": {"edition": "1", "digest": "0" * 64, "contracts": ["toy"]},
+    "environment": {},
+    "command": "kvassay run --adapter toy",
+    "profiles": {"merge": "claimed"},
+    "results": [
+        {
+            "case": CASE["id"],
+            "profile": "merge",
+            "level": "must",
+            "title": CASE["title"],
+            "verdict": "fail",
+            "repeat": "kvassay run --adapter toy --case toy/merge/two-empty",
+            "finding": {"step": 0, "message": "NaN where -Infinity is due", "differences": []},
+            "exchanges": [{"op": "toy.merge", "request": {"n": 1}, "reply": {}}],
+        }
+    ],
+}
+
+
+class EmptyIsNaN:
+    """Rescales the empty side (sglang#33064)."""
+
+    requirement = "TOY-001"
+    killed_by: tuple[str, ...] = ("toy/merge/two-empty",)
+
+
+class Toy:
+    """A repository of one contract, and a build of its documentation with the project's own configuration."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.put("spec/toy.md", CHAPTER)
+        self.put("fixtures/toy/cases/merge.json", json.dumps({"cases": [CASE]}))
+        self.put("fixtures/toy/base.json", json.dumps({"rows": [3, 17]}))
+        self.put("schemas/toy.json", json.dumps({"$schema": "", "$id": "urn:kvassay:toy", "description": "A toy."}))
+        self.put("docs/engines/toy.json", json.dumps(REPORT))
+        self.sections([{"section": "04W", "about": "merge"}])
+        self.put("docs/toy.md", "```{include} ../spec/toy.md\n```\n")
+        self.put("docs/index.md", "# All\n\n```{toctree}\n:glob:\ntoy\n_generated/*/*\n```\n")
+
+    def put(self, path: str, text: str) -> None:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+    def sections(self, rows: list[dict[str, str]]) -> None:
+        self.put("docs/article-sections.json", json.dumps({"sections": rows}))
+
+    def build(self) -> tuple[int, str]:
+        """Exit status under -W, and the warnings."""
+        warnings = io.StringIO()
+        app = Sphinx(
+            str(self.root / "docs"),
+            str(ROOT / "docs"),
+            str(self.root / "out"),
+            str(self.root / "trees"),
+            "html",
+            confoverrides={"kv_root": str(self.root), "kv_api": []},
+            status=io.StringIO(),
+            warning=warnings,
+            warningiserror=True,
+            freshenv=True,
+        )
+        app.build()
+        return app.statuscode, warnings.getvalue()
+
+    def html(self, page: str) -> str:
+        return (self.root / "out" / f"{page}.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
+    faults = types.ModuleType("kvassay.faults.toy")
+    faults.FAULTS = (EmptyIsNaN,)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "kvassay.faults.toy", faults)
+    data.groups.cache_clear()
+    return Toy(tmp_path)
+
+
+def test_a_whole_project_builds_without_a_warning_and_is_linked(toy: Toy) -> None:
+    status, warnings = toy.build()
+    assert (status, warnings) == (0, "")
+    chapter = toy.html("toy")
+    assert chapter.count("<math ") == 2
+    for target in ("cases/toy.html#toy/merge/two-empty", "faults/toy.html#toy/EmptyIsNaN"):
+        assert f'href="_generated/{target}"' in chapter
+    assert "17" in chapter
+    assert "1 fail" in chapter, "the row of traceability names the engine's verdict"
+    case = toy.html("_generated/cases/toy")
+    assert 'href="../engines/toy.html#toy/toy/merge/two-empty"' in case, "the case links its verdict"
+    assert "Two [empty] | states" in case
+    assert "$a|b" in case
+    assert "$cost" in case
+    assert "NaN where -Infinity is due" in toy.html("_generated/engines/toy")
+
+
+def test_no_page_loads_anything_from_the_network(toy: Toy) -> None:
+    toy.build()
+    pages = [path.read_text(encoding="utf-8") for path in (toy.root / "out").rglob("*.html")]
+    loaded = [url for page in pages for url in re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="([^"]+)"', page)]
+    assert loaded
+    assert [url for url in loaded if "//" in url] == []
+    styles = [path.read_text(encoding="utf-8") for path in (toy.root / "out").rglob("*.css")]
+    assert [css for css in styles if re.search(r"url\(['\"]?https?:|@import ['\"]?https?:", css)] == []
+
+
+def test_a_requirement_without_a_case_or_a_fault_fails_the_build(toy: Toy) -> None:
+    toy.put("spec/toy.md", CHAPTER + "\n" + REQUIREMENT.replace("001", "002"))
+    status, warnings = toy.build()
+    assert status != 0
+    assert "requirement without a case: failed" in warnings
+    assert "requirement without a fault: failed" in warnings
+    assert "TOY-002" in warnings
+    assert "TOY-001" not in warnings
+
+
+def test_a_fault_without_a_case_fails_the_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmptyIsNaN, "killed_by", ())
+    status, warnings = toy.build()
+    assert status != 0
+    assert "fault without a case that kills it: failed" in warnings
+
+
+def test_a_link_to_an_unknown_case_fails_the_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmptyIsNaN, "killed_by", ("toy/merge/none",))
+    status, warnings = toy.build()
+    assert status != 0
+    assert "unknown outgoing link 'toy/merge/none'" in warnings
+
+
+def test_a_lost_section_and_an_unlisted_source_fail_the_build(toy: Toy) -> None:
+    toy.sections([{"section": "05A", "about": "omitted mass"}])
+    status, warnings = toy.build()
+    assert status != 0
+    assert "article section 05A (omitted mass) has neither a requirement nor a place in the prose" in warnings
+    assert "TOY-001: source 04W is no section" in warnings
+
+
+def test_a_directive_that_names_nothing_fails_the_build(toy: Toy) -> None:
+    toy.put("spec/toy.md", CHAPTER.replace("/rows/1", "/rows/2"))
+    status, warnings = toy.build()
+    assert status != 0
+    assert "base.json has nothing at /rows/2" in warnings
+
+
+def test_a_formula_that_cannot_be_read_fails_the_build(toy: Toy) -> None:
+    toy.put("spec/toy.md", CHAPTER.replace("\\frac", "\\fraction"))
+    status, warnings = toy.build()
+    assert status != 0
+    assert "fraction" in warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("a*b_c", r"a\*b\_c"),
+        ("see `a*b` [x]", r"see `a*b` \[x\]"),
+        ("costs $5 | {x}", r"costs \$5 \| \{x\}"),
+        (":class:`Adapter` is", "`Adapter` is"),
+        ("as in vllm#12", r"as in [vllm\#12](https://github.com/vllm-project/vllm/issues/12)"),
+        ("as in vllm-ascend#12", r"as in [vllm-ascend\#12](https://github.com/vllm-project/vllm-ascend/issues/12)"),
+        ("chapter #12", r"chapter \#12"),
+    ],
+)
+def test_prose_is_escaped(text: str, safe: str) -> None:
+    assert markdown.prose(text) == safe
+
+
+def test_formulas_become_mathml() -> None:
+    assert "<mfrac>" in mathml.convert(r"\frac{u}{l}", block=True)
+    assert "<mtable" in mathml.convert(r"a &= b \\ c &= d", block=True)
+    with pytest.raises(MathError):
+        mathml.convert(r"\nosuch", block=False)
+
+
+def test_a_function_name_is_set_apart_only_from_a_bare_argument() -> None:
+    assert 'rspace="0.17em">&ApplyFunction;' in mathml.convert(r"\log l", block=False)
+    assert 'rspace="0.17em">&ApplyFunction;' not in mathml.convert(r"\log(l)", block=False)
+
+
+def _fields(node: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        for name, field in node.get("properties", {}).items():
+            yield name, field.get("description", "") if isinstance(field, dict) else ""
+        for item in node.values():
+            yield from _fields(item)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _fields(item)
+
+
+SCHEMAS = data.schema_files(ROOT)
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.relative_to(ROOT / "schemas").as_posix())
+def test_a_schema_page_shows_every_field(path: Path) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    text = schema.page(document)
+    missing = [
+        name
+        for name, about in _fields(document)
+        if not re.search(rf"`([^`]*[.\]])?{re.escape(name)}`", text) or markdown.line(about) not in text
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ({"type": "string", "pattern": "^a$"}, "string, pattern `^a$`"),
+        ({"enum": ["a", 2, None]}, '`"a"` or `2` or `null`'),
+        ({"type": ["integer", "null"], "minimum": 0}, "integer or null, at least `0`"),
+        ({"type": "array", "items": {"$ref": "#/$defs/x"}}, "array of [x](#schema-toy-x)"),
+        ({"$ref": "urn:kvassay:tensor#/$defs/state"}, "[state](#schema-tensor-state)"),
+        ({"oneOf": [{"type": "string"}, {"const": True}]}, "string or `true`"),
+        ({}, "any value"),
+    ],
+)
+def test_types_in_words(kind: Any, words: str) -> None:
+    assert schema.kind(kind, "urn:kvassay:toy") == words
+
+
+def test_tensors_in_a_cell() -> None:
+    small = {"dtype": "float32", "shape": [2], "data": [1.0, "NaN"]}
+    assert tables.tensor(small) == "`float32[2]` `[1, NaN]`"
+    assert tables.tensor({"dtype": "float32", "shape": [65], "data": [0.0] * 65}) == "`float32[65]`"
+    recipe = {"dtype": "float16", "shape": [9, 2], "recipe": {"name": "hash32-v1", "seed": 4}}
+    assert tables.tensor(recipe) == "`float16[9, 2]`, hash32-v1 seed 4"
+
+
+def test_the_map_of_the_article_is_whole() -> None:
+    assert list(sections.problems(ROOT)) == []
+
+
+# -- README and guides ---------------------------------------------------------------------------------------------
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [path.relative_to(ROOT).as_posix() for path in GUIDES]
+
+
+@pytest.mark.parametrize("path", [path for path in GUIDES if path.parent == ROOT], ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", path.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=NAMES)
+def test_every_command_in_a_guide_exists(path: Path) -> None:
+    from kvassay.cli import main
+
+    text = path.read_text(encoding="utf-8")
+    noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    known = set(re.findall(r"^@nox\.session[^\n]*\ndef (\w+)", noxfile, re.MULTILINE))
+    known |= {f"engine-{steps.stem}" for steps in (ROOT / "requirements").glob("*.steps")} | {"engine-<name>"}
+    assert set(re.findall(r"nox -s ([\w<>-]+)", text)) <= known
+    for name, rest in re.findall(r"(?:^|[`$] ?|    )kvassay ([a-z-]+)([^\n`]*)", text, re.MULTILINE):
+        assert name in main.commands, f"kvassay {name}"
+        options = {option for parameter in main.commands[name].params for option in parameter.opts} | {"--help"}
+        assert set(re.findall(r"(?<!\S)(--[a-z-]+)", rest)) <= options, f"kvassay {name}{rest}"
+
+
+def test_the_readme_shows_the_reports_that_are_committed() -> None:
+    assert readme.with_table(README, engines.readme_table(ROOT)) == README
