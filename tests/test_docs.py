@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+# Sphinx's extensions use calls that Sphinx means to remove; that is their business.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 

@@ -1,6 +1,7 @@
 """What the documentation adds to Sphinx: generated pages, tables of cases and faults, MathML, and two checks.
 
-The types of needs (requirement, case, fault, verdict) and the check for orphans are sphinx-needs' own; ``conf.py`` configures them.
+The types of needs (requirement, case, fault, verdict) and the check for orphans are sphinx-needs' own;
+``conf.py`` configures them.
 """
 
 from __future__ import annotations

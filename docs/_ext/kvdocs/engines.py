@@ -34,12 +34,11 @@ def page(root: Path, name: str, report: Data) -> str:
 
 def _facts(report: Data) -> str:
     engine, corpus = report["engine"], report["corpus"]
-    declared = {name: item for name, item in engine["capabilities"].items()}
     rows = [
         ["Ops", ", ".join(code(op) for op in engine["ops"])],
         ["States", ", ".join(code(state) for state in engine["states"])],
         ["Variants", ", ".join(code(variant) for variant in engine["variants"])],
-        ["Capabilities", "; ".join(f"{code(name)} {value(item)}" for name, item in declared.items())],
+        ["Capabilities", "; ".join(f"{code(name)} {value(item)}" for name, item in engine["capabilities"].items())],
         ["Corpus", f"edition {line(corpus['edition'])}, digest {code(corpus['digest'][:16])}"],
         ["Environment", "; ".join(f"{line(name)} {line(item)}" for name, item in report["environment"].items())],
         ["Repeat", code(report["command"])],
@@ -72,7 +71,7 @@ def _verdict(name: str, result: Data) -> str:
         body.append(table(["Element", "Expected", "Returned"], rows, widths="30 35 35"))
     body += [*_request(finding, result["exchanges"]), f"Repeat: {code(result['repeat'])}"]
     options = {"id": need_id(f"{name}/{result['case']}"), "judges": need_id(result["case"]), "level": result["level"]}
-    return fence("verdict", f"{result['verdict']}: {result['title']}", "\n".join(body), ticks=4, **options)
+    return fence("verdict", f"{result['verdict']}: {result['title']}", "\n".join(body), options, ticks=4)
 
 
 def _request(finding: Data, exchanges: list[Data]) -> Iterator[str]:
@@ -84,7 +83,7 @@ def _request(finding: Data, exchanges: list[Data]) -> Iterator[str]:
     text = json.dumps(sent["request"], ensure_ascii=False)
     if len(text) <= LONGEST:
         yield f"Sent to {code(sent['op'])}:\n"
-        yield fence("code-block", "json", text, **{"class": "wrap"})
+        yield fence("code-block", "json", text, {"class": "wrap"})
 
 
 def _passed(report: Data) -> str:
@@ -98,7 +97,11 @@ def _not_applicable(report: Data) -> str:
         for result in report["results"]
         if result["verdict"] == "not-applicable"
     )
-    return table(["Cases", "Why"], [[str(n), line(text)] for text, n in why.most_common()], widths="12 88") if why else "None.\n"
+    return (
+        table(["Cases", "Why"], [[str(n), line(text)] for text, n in why.most_common()], widths="12 88")
+        if why
+        else "None.\n"
+    )
 
 
 def rows(root: Path) -> Iterator[tuple[str, Data, Counter[str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 REPOSITORIES = {
@@ -39,7 +39,9 @@ def _plain(text: str) -> str:
     text = re.sub(r":\w+:$", "", text)  # a docstring's role in front of a code span
     pieces, last = [], 0
     for match in _ISSUE.finditer(text):
-        link = f"[{match[0].replace('#', chr(92) + '#')}](https://github.com/{REPOSITORIES[match[1]]}/issues/{match[2]})"
+        link = (
+            f"[{match[0].replace('#', chr(92) + '#')}](https://github.com/{REPOSITORIES[match[1]]}/issues/{match[2]})"
+        )
         pieces += [_SPECIAL.sub(r"\\\1", text[last : match.start()]), link]
         last = match.end()
     return "".join([*pieces, _SPECIAL.sub(r"\\\1", text[last:])])
@@ -78,9 +80,9 @@ def needs(names: Iterable[str]) -> str:
     return ", ".join(need(name) for name in names)
 
 
-def fence(name: str, argument: str, body: str, *, ticks: int = 3, **options: str) -> str:
+def fence(name: str, argument: str, body: str, options: Mapping[str, str] | None = None, *, ticks: int = 3) -> str:
     """A directive."""
-    head = [f":{key}: {text}" for key, text in options.items() if text]
+    head = [f":{key}: {text}" for key, text in (options or {}).items() if text]
     mark = "`" * ticks
     return "\n".join([f"{mark}{{{name}}} {argument}".rstrip(), *head, *([""] if head and body else []), body, mark, ""])
 
@@ -94,4 +96,4 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, widths: str = "
     for row in [head, *rows]:
         lines += [f"{'* -' if i == 0 else '  -'} {cell}".rstrip() for i, cell in enumerate(row)]
     options = {"header-rows": "1", "class": "wide" if len(head) > 2 else "pairs", "widths": widths}
-    return fence("list-table", "", "\n".join(lines), **options)
+    return fence("list-table", "", "\n".join(lines), options)

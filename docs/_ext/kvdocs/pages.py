@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import data, engines, schema, tables
-from .markdown import code, fence, line, need_id, prose
+from .markdown import code, fence, need_id, prose
 
 Data = dict[str, Any]
 
@@ -34,7 +34,10 @@ def every(root: Path, packages: Sequence[str]) -> Iterator[tuple[str, str]]:
         if data.faults(contract):
             yield f"faults/{contract}.md", faults(contract)
     for path in data.schema_files(root):
-        yield f"schemas/{path.relative_to(root / 'schemas').as_posix().removesuffix('.json')}.md", schema.page(data.load(path))
+        yield (
+            f"schemas/{path.relative_to(root / 'schemas').as_posix().removesuffix('.json')}.md",
+            schema.page(data.load(path)),
+        )
     for name, report in data.reports(root).items():
         yield f"engines/{name}.md", engines.page(root, name, report)
     for package in packages:
@@ -68,7 +71,7 @@ def case(member: Data) -> str:
         "status": member["status"],
         "variant": member.get("variant", ""),
     }
-    return fence("case", member["title"], "\n".join(body), ticks=4, **options)
+    return fence("case", member["title"], "\n".join(body), options, ticks=4)
 
 
 def faults(contract: str) -> str:
@@ -82,7 +85,7 @@ def faults(contract: str) -> str:
         }
         proof = f"\n\nEquivalent: no input can show it. {prose(fault.equivalent)}" if fault.equivalent else ""
         options["status"] = "equivalent" if fault.equivalent else ""
-        blocks.append(fence("fault", fault.name, prose(fault.text) + proof, ticks=4, **options))
+        blocks.append(fence("fault", fault.name, prose(fault.text) + proof, options, ticks=4))
     return "\n".join(blocks)
 
 
@@ -100,5 +103,3 @@ def modules(root: Path, package: str) -> Iterator[str]:
 def api(module: str) -> str:
     """The reference page of one module."""
     return f"# {code(module)}\n\n" + fence("eval-rst", "", f".. automodule:: {module}\n   :members:")
-
-

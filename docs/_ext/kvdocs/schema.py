@@ -20,57 +20,56 @@ def slug(urn: str) -> str:
 
 def page(schema: Data) -> str:
     """The MyST page of one schema document."""
-    urn = schema["$id"]
-    blocks = [
-        f"({slug(urn)})=\n# {line(schema.get('title', urn))}\n",
-        f"{line(schema['description'])}\n",
-        f"Identifier: {code(urn)}\n",
-    ]
-    body = {key: item for key, item in schema.items() if key not in ("$schema", "$id", "title", "description", "$defs")}
-    if body:
-        blocks += _section(body, urn)
+    urn: str = schema["$id"]
+    whole = {key: item for key, item in schema.items() if key not in ("$schema", "$id", "title", "$defs")}
+    blocks = [f"({slug(urn)})=\n# {line(schema.get('title', urn))}\n", f"Identifier: {code(urn)}\n"]
+    blocks += _section(whole, schema, urn)
     for name, definition in schema.get("$defs", {}).items():
-        here = f"{urn}#/$defs/{name}"
-        blocks.append(f"({slug(here)})=\n## {line(name)}\n")
-        if "description" in definition:
-            blocks.append(f"{line(definition['description'])}\n")
-        blocks += _section(definition, urn)
+        blocks.append(f"({slug(f'{urn}#/$defs/{name}')})=\n## {line(name)}\n")
+        blocks += _section(definition, schema, urn)
     return "\n".join(blocks)
 
 
-def _section(schema: Data, urn: str) -> list[str]:
-    rows = list(_rows(schema, urn, ""))
+def _section(part: Data, schema: Data, urn: str) -> Iterator[str]:
+    """Description, type where it is more than an object with members, and the table of members."""
+    if "description" in part:
+        yield f"{line(part['description'])}\n"
+    rows = list(_members(part, schema, urn, ""))
+    shape = kind(part, urn)
+    if shape not in ("object", "any value"):
+        yield f"Type: {shape}\n"
     if rows:
-        blocks = [table(["Field", "Type", "Required", "Description"], rows, widths="24 26 10 40")]
-        choices = [_choice(item) for item in schema.get("oneOf", ()) if set(item) == {"required"}]
-        if choices:
-            blocks.append(f"Exactly one of {', '.join(choices)} is present.\n")
-        return blocks
-    return [f"Type: {kind(schema, urn)}\n"]
+        yield table(["Field", "Type", "Required", "Description"], rows, widths="24 26 10 40")
+    choices = [_choice(item) for item in part.get("oneOf", ()) if set(item) == {"required"}]
+    if choices:
+        yield f"Exactly one of {', '.join(choices)} is present.\n"
 
 
 def _choice(item: Data) -> str:
     return " with ".join(code(name) for name in item["required"])
 
 
-def _rows(schema: Data, urn: str, prefix: str) -> Iterator[list[str]]:
-    """One row per property, nested objects and lists of objects after their parent."""
-    required = set(schema.get("required", ()))
-    for name, field in schema.get("properties", {}).items():
-        path = f"{prefix}{name}"
-        yield [code(path), kind(field, urn), "yes" if name in required else "", line(field.get("description", ""))]
-        yield from _nested(field, urn, path)
+def _members(part: Any, schema: Data, urn: str, path: str) -> Iterator[list[str]]:
+    """A row for each member inside a schema: its properties, and those of its items, other members, alternatives."""
+    if not isinstance(part, dict):
+        return
+    required = set(part.get("required", ()))
+    for name, field in part.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield [code(here), kind(field, urn), "yes" if name in required else "", line(_about(field, schema))]
+        yield from _members(field, schema, urn, here)
+    yield from _members(part.get("items"), schema, urn, f"{path}[]")
+    yield from _members(part.get("additionalProperties"), schema, urn, f"{path}.*" if path else "*")
+    for key in ("oneOf", "anyOf", "allOf"):
+        for branch in part.get(key, ()):
+            yield from _members(branch, schema, urn, path)
 
 
-def _nested(field: Data, urn: str, path: str) -> Iterator[list[str]]:
-    if "properties" in field:
-        yield from _rows(field, urn, f"{path}.")
-    items = field.get("items")
-    if isinstance(items, dict):
-        yield from _nested(items, urn, f"{path}[]")
-    extra = field.get("additionalProperties")
-    if isinstance(extra, dict):
-        yield from _nested(extra, urn, f"{path}.*")
+def _about(field: Data, schema: Data) -> str:
+    """The description of a field, or of the definition in the same document that it refers to."""
+    target = field.get("$ref", "").removeprefix("#/$defs/")
+    there = schema.get("$defs", {}).get(target, {}).get("description", "")
+    return str(field.get("description", there))
 
 
 def kind(schema: Any, urn: str) -> str:

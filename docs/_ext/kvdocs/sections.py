@@ -1,7 +1,7 @@
 """The map from the article's sections to requirements, and the check that no section is lost.
 
-``docs/article-sections.json`` lists the sections that this edition covers. Each is named by the ``:sources:`` of at least one
-requirement, or names the place of the prose that holds it.
+``docs/article-sections.json`` lists the sections that this edition covers. Each is named by the ``:sources:`` of at
+least one requirement, or names the place of the prose that holds it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def problems(root: Path) -> Iterator[str]:
     found, sections = by_section(root), listed(root)
     for row in sections:
         if row["section"] not in found and "prose" not in row:
-            yield f"article section {row['section']} ({row['about']}) has neither a requirement nor a place in the prose"
+            name = f"article section {row['section']} ({row['about']})"
+            yield f"{name} has neither a requirement nor a place in the prose"
     known = {row["section"] for row in sections}
     for mark in sorted(found.keys() - known):
         yield f"{', '.join(found[mark])}: source {mark} is no section of docs/article-sections.json"

@@ -34,7 +34,12 @@ def cases(root: Path, contract: str) -> str:
 def faults(contract: str) -> str:
     """The faults of a contract: what is broken, which requirement, and the case meant for it."""
     rows = [
-        [need(fault.id, fault.name), line(fault.text.partition("\n\n")[0]), need(fault.requirement), needs(fault.killed_by)]
+        [
+            need(fault.id, fault.name),
+            line(fault.text.partition("\n\n")[0]),
+            need(fault.requirement),
+            needs(fault.killed_by),
+        ]
         for fault in data.faults(contract)
     ]
     return table(["Fault", "Defect", "Breaks", "Killed by"], rows, widths="18 40 12 30")
@@ -43,7 +48,12 @@ def faults(contract: str) -> str:
 def reasons(root: Path, plane: str) -> str:
     """The reasons of one plane."""
     rows = [
-        [f"({row['code'].lower().replace('_', '-')})=\n    {code(row['code'])}", line(row["contract"]), line(row["meaning"]), line(row["action"])]
+        [
+            f"({row['code'].lower().replace('_', '-')})=\n    {code(row['code'])}",
+            line(row["contract"]),
+            line(row["meaning"]),
+            line(row["action"]),
+        ]
         for row in data.registry(root, "reasons")
         if row["plane"] == plane
     ]
@@ -62,7 +72,12 @@ def profiles(root: Path) -> str:
 def capabilities(root: Path) -> str:
     """The capabilities that an engine declares, and what silence means."""
     rows = [
-        [code(row["name"]), line(row["meaning"]), ", ".join(value(item) for item in row["values"]), value(row["default"])]
+        [
+            code(row["name"]),
+            line(row["meaning"]),
+            ", ".join(value(item) for item in row["values"]),
+            value(row["default"]),
+        ]
         for row in data.registry(root, "capabilities")
     ]
     return table(["Capability", "Meaning", "Values", "Default"], rows, widths="26 42 20 12")
@@ -87,7 +102,9 @@ def expectation(expect: Data) -> str:
     elif "any_of" in expect:
         text = "returns " + ", or ".join(" and ".join(_exact(item) for item in row) for row in expect["any_of"])
     elif "close" in expect:
-        text = "returns numbers within the bound at " + " and ".join(code(item["at"] or "/") for item in expect["close"])
+        text = "returns numbers within the bound at " + " and ".join(
+            code(item["at"] or "/") for item in expect["close"]
+        )
     else:
         text = "is accepted"
     if expect.get("may_reject"):
@@ -167,13 +184,17 @@ def example(case: Data) -> str:
             label = ""
         expect = item["expect"]
         expected = [
-            leaf for part in (*expect.get("close", ()), *expect.get("equals", ())) for leaf in _leaves(part["value"], part["at"])
+            leaf
+            for part in (*expect.get("close", ()), *expect.get("equals", ()))
+            for leaf in _leaves(part["value"], part["at"])
         ]
         for path, cell in expected:
             rows.append(["", "expected", code(path), cell])
         if not expected:
             rows.append(["", "expected", "", expectation(expect)])
-    text = f"{need(case['id'])}: {line(case['given'])}\n\n" + table(["Step", "", "Member", "Value"], rows, widths="18 12 18 52")
+    text = f"{need(case['id'])}: {line(case['given'])}\n\n" + table(
+        ["Step", "", "Member", "Value"], rows, widths="18 12 18 52"
+    )
     relations = case.get("relations", ())
     return text + "".join(f"\nThen {relation(item)}.\n" for item in relations)
 
@@ -181,7 +202,10 @@ def example(case: Data) -> str:
 def base_value(node: Any, limit: int = 12) -> str:
     """What stands at a pointer of a base document: a table of members, or one value."""
     if isinstance(node, Mapping) and len(node) <= limit:
-        rows = [[code(name), tensor(item) if isinstance(item, Mapping) and "dtype" in item else value(item)] for name, item in node.items()]
+        rows = [
+            [code(name), tensor(item) if isinstance(item, Mapping) and "dtype" in item else value(item)]
+            for name, item in node.items()
+        ]
         return table(["Member", "Value"], rows, widths="35 65")
     return f"{value(node, 400)}\n"
 
