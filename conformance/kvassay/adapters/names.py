@@ -26,8 +26,11 @@ GROUP = "kvassay.adapters"
 BUILT_IN: Mapping[str, str] = {
     "reference": "kvassay.engines.reference:Reference",
     "reference-torch": "kvassay.engines.reference:ReferenceTorch",
-    "torch": "kvassay.engines.torch:Torch",
-    "jax": "kvassay.engines.jax:Jax",
+    "torch": "kvassay.engines.torch_sdpa:TorchFlash",
+    "torch-sdpa": "kvassay.engines.torch_sdpa:TorchSdpa",
+    "torch-flex": "kvassay.engines.torch_flex:TorchFlex",
+    "torch-flex-compiled": "kvassay.engines.torch_flex:TorchFlexCompiled",
+    "jax": "kvassay.engines.jax_attention:Jax",
 }
 """Adapters that ship with the suite; the engines themselves are installed apart."""
 OWN_PACKAGES = ("kvassay", "kvassay_reference", "kvassay_kernels")
