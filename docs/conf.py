@@ -22,6 +22,18 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!kvassay)[\w.]+"),
 ]
 
+kv_api = [
+    "kvassay",
+    "kvassay.adapters.base",
+    "kvassay.core.engine",
+    "kvassay.core.judge",
+    "kvassay.core.model",
+    "kvassay.core.report",
+    "kvassay.core.tensors",
+    "kvassay.corpus",
+    "kvassay_reference.*",
+]
+
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 4
 

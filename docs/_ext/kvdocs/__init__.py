@@ -30,7 +30,7 @@ def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything."""
     app.add_config_value("kv_root", str(data.REPOSITORY), "env", types=[str])
-    app.add_config_value("kv_api", ["kvassay", "kvassay_reference"], "env", types=[list])
+    app.add_config_value("kv_api", [], "env", types=[list])
     mathml.setup(app)
     directives.setup(app)
     app.connect("builder-inited", _write_pages)

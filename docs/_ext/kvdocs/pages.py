@@ -15,9 +15,9 @@ from .markdown import code, fence, need_id, prose
 Data = dict[str, Any]
 
 
-def write(root: Path, folder: Path, packages: Sequence[str]) -> None:
+def write(root: Path, folder: Path, public: Sequence[str]) -> None:
     """Bring the generated folder to what the repository says now; unchanged files keep their time."""
-    wanted = {folder / name: text for name, text in every(root, packages)}
+    wanted = {folder / name: text for name, text in every(root, public)}
     for path, text in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -27,8 +27,8 @@ def write(root: Path, folder: Path, packages: Sequence[str]) -> None:
             path.unlink()
 
 
-def every(root: Path, packages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every generated page: path below the folder, and text; ``packages`` get pages of their public modules."""
+def every(root: Path, public: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every generated page: path below the folder, and text; ``public`` names the modules of the API."""
     for contract in data.contracts(root):
         yield f"cases/{contract}.md", cases(root, contract)
         if data.faults(contract):
@@ -40,9 +40,8 @@ def every(root: Path, packages: Sequence[str]) -> Iterator[tuple[str, str]]:
         )
     for name, report in data.reports(root).items():
         yield f"engines/{name}.md", engines.page(root, name, report)
-    for package in packages:
-        for module in modules(root, package):
-            yield f"api/{module}.md", api(module)
+    for module in modules(root, public):
+        yield f"api/{module}.md", api(root, module)
 
 
 def cases(root: Path, contract: str) -> str:
@@ -89,17 +88,24 @@ def faults(contract: str) -> str:
     return "\n".join(blocks)
 
 
-def modules(root: Path, package: str) -> Iterator[str]:
-    """Public modules of a package: no part of the path begins with an underscore, faults are on pages of their own."""
-    source = root / {"kvassay": "conformance", "kvassay_reference": "reference"}[package]
-    for path in sorted((source / package).rglob("*.py")):
-        parts = path.relative_to(source).with_suffix("").parts
-        parts = parts[:-1] if parts[-1] == "__init__" else parts
-        if "faults" in parts or "engines" in parts or any(part.startswith("_") for part in parts):
-            continue
-        yield ".".join(parts)
+def modules(root: Path, names: Sequence[str]) -> Iterator[str]:
+    """The named modules; ``package.*`` stands for a package and its public modules."""
+    for name in names:
+        package = name.removesuffix(".*")
+        yield package
+        if name != package:
+            yield from (f"{package}.{module}" for module in _inside(root, package))
 
 
-def api(module: str) -> str:
-    """The reference page of one module."""
-    return f"# {code(module)}\n\n" + fence("eval-rst", "", f".. automodule:: {module}\n   :members:")
+def _inside(root: Path, package: str) -> list[str]:
+    """Names of the public modules in a package's folder."""
+    folders = (root / source / package.replace(".", "/") for source in ("conformance", "reference", "kernels"))
+    names = {path.stem for folder in folders for path in (*folder.glob("*.py"), *folder.glob("*/__init__.py"))}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def api(root: Path, module: str) -> str:
+    """The reference page of one module; a name that a package gives to a module too belongs to the module."""
+    hidden = ", ".join(_inside(root, module))
+    options = ["   :members:", *([f"   :exclude-members: {hidden}"] if hidden else [])]
+    return f"# {code(module)}\n\n" + fence("eval-rst", "", "\n".join([f".. automodule:: {module}", *options]))
