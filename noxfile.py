@@ -64,7 +64,7 @@ def conformance(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The project's own tests."""
-    install(session, "-e", ".[dev]")
+    install(session, "-e", ".[dev,docs]")
     session.run("pytest", "-n", "2", *session.posargs)
 
 
