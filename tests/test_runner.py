@@ -1,0 +1,99 @@
+"""Runs and reports: late answers, stopping early, and what makes a run fail."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from kvassay.core.engine import Broken, Returned
+from kvassay.core.model import EngineDescription, Finding, Level, Result, Status, Verdict
+from kvassay.core.report import Report
+from kvassay.corpus import load
+from kvassay.runner import run
+
+CASES = [case for case in load().cases if len(case.steps) == 1][:3]
+
+
+class Silent:
+    """Answers nothing useful; can claim that the previous case was answered twice."""
+
+    def __init__(self, late_after: int | None = None) -> None:
+        self.calls = 0
+        self.late_after = late_after
+        ops = frozenset(op for case in CASES for op in case.ops)
+        needs = {name: values[0] for case in CASES for name, values in case.needs.items()}
+        profiles = frozenset(case.profile for case in CASES)
+        self.description = EngineDescription("silent", "0", ops, profiles, capabilities=needs)
+
+    def open(self) -> Broken | None:
+        return None
+
+    def call(self, op: str, request: Any, deadline_s: float) -> Returned | Broken:
+        self.calls += 1
+        return Broken("timeout", "asleep")
+
+    def late(self) -> Broken | None:
+        return Broken("answered-twice", "again") if self.calls == self.late_after else None
+
+    def close(self) -> None:
+        pass
+
+
+def test_every_case_gets_a_verdict_in_order_whatever_the_engine_does() -> None:
+    seen: list[str] = []
+    report = run(CASES, Silent(), load(), on_result=lambda result: seen.append(result.case.id))
+    assert [result.case.id for result in report.results] == seen == [case.id for case in CASES]
+    assert {result.verdict for result in report.results} == {Verdict.ERROR}
+    assert report.exit_code == 1
+
+
+def test_a_second_answer_spoils_the_case_that_it_was_for() -> None:
+    report = run(CASES, Silent(late_after=2), load())
+    messages = [result.finding.message for result in report.results if result.finding]
+    assert [message.partition(":")[0] for message in messages] == ["answered-twice", "timeout", "timeout"]
+
+
+def test_fail_fast_stops_after_the_first_failure() -> None:
+    assert len(run(CASES, Silent(), load(), fail_fast=True).results) == 1
+
+
+def result(verdict: Verdict, level: Level = Level.MUST, status: Status = Status.STABLE) -> Result:
+    case = dataclasses.replace(CASES[0], level=level, status=status)
+    return Result(case, verdict, Finding(0, "", "message"))
+
+
+def report(*results: Result, **more: Any) -> Report:
+    engine = EngineDescription("e", "1", frozenset())
+    return Report(engine, results, "2026.1", "d", "0.1", {}, {}, "2026-01-01T00:00:00+00:00", 1.0, **more)
+
+
+@pytest.mark.parametrize(
+    ("results", "more", "code"),
+    [
+        ([result(Verdict.PASS)], {}, 0),
+        ([result(Verdict.PASS), result(Verdict.NOT_APPLICABLE)], {}, 0),
+        ([result(Verdict.PASS), result(Verdict.WAIVED)], {}, 0),
+        ([result(Verdict.FAIL)], {}, 1),
+        ([result(Verdict.WRONG_REASON)], {}, 1),
+        ([result(Verdict.ERROR)], {}, 1),
+        ([result(Verdict.INCONCLUSIVE)], {}, 1),
+        ([result(Verdict.UNEXPECTED_PASS)], {}, 1),
+        ([result(Verdict.FAIL, Level.SHOULD)], {}, 0),
+        ([result(Verdict.FAIL, Level.SHOULD)], {"strict": True}, 1),
+        ([result(Verdict.FAIL, status=Status.PROVISIONAL)], {}, 0),
+        ([result(Verdict.FAIL, status=Status.PROVISIONAL)], {"strict": True}, 0),
+        ([result(Verdict.PASS)], {"findings": ("a waiver matched nothing",)}, 1),
+        ([result(Verdict.NOT_APPLICABLE)], {}, 2),
+        ([], {}, 2),
+    ],
+)
+def test_exit_codes(results: list[Result], more: dict[str, Any], code: int) -> None:
+    made = report(*results, **more)
+    assert made.exit_code == code
+    assert made.ok is (code == 0)
+
+
+def test_the_text_of_a_report_names_the_failures() -> None:
+    text = str(report(result(Verdict.PASS), result(Verdict.FAIL), findings=("a waiver matched nothing",)))
+    assert "1 pass, 1 fail" in text
+    assert f"{CASES[0].id}: fail: message" in text
+    assert "a waiver matched nothing" in text

@@ -1,0 +1,48 @@
+"""The self-test itself: what counts as killed, and that the rows of a matrix say so."""
+
+import dataclasses
+
+import pytest
+from kvassay.corpus import load
+from kvassay.faults.selftest import Matrix, Row, faults, modules
+
+FAULT = Row("attention", "F", "s", "ATT-001", {"a/b/c": "fail"}, (), 1, 0, None, "", 0.1)
+CORRECT = dataclasses.replace(FAULT, requirement="", killed_by={})
+
+
+@pytest.mark.parametrize(
+    ("row", "ok"),
+    [
+        (FAULT, True),
+        (dataclasses.replace(FAULT, killed_by={"a/b/c": "wrong-reason"}), True),
+        (dataclasses.replace(FAULT, killed_by={"a/b/c": "pass"}), False),
+        (dataclasses.replace(FAULT, killed_by={"a/b/c": "error"}), False),
+        (dataclasses.replace(FAULT, killed_by={"a/b/c": "inconclusive"}), False),
+        (dataclasses.replace(FAULT, killed_by={"a/b/c": "fail", "a/b/d": "pass"}), False),
+        (dataclasses.replace(FAULT, killed_by={}), False),
+        (dataclasses.replace(FAULT, killed_by={}, equivalent="proof"), True),
+        (dataclasses.replace(FAULT, killed_by={}, equivalent="proof", also=("a/b/c",)), False),
+        (CORRECT, True),
+        (dataclasses.replace(CORRECT, also=("a/b/c",)), False),
+        (dataclasses.replace(CORRECT, passed=0), False),
+    ],
+)
+def test_a_row_is_in_order_when_the_fault_dies_and_the_correct_engine_lives(row: Row, ok: bool) -> None:
+    assert row.ok is ok
+
+
+def test_a_matrix_fails_for_a_requirement_without_fault_and_a_case_that_no_fault_changes() -> None:
+    assert Matrix((FAULT,), (), (), 1.0).ok
+    assert not Matrix((FAULT,), ("ATT-002",), (), 1.0).ok
+    assert not Matrix((FAULT,), (), ("a/b/d",), 1.0).ok
+    assert Matrix((FAULT, CORRECT), (), (), 1.0).to_json()["killed"] == 1
+
+
+@pytest.mark.parametrize("contract", sorted(modules()))
+def test_faults_name_known_cases_and_requirements_and_explain_themselves(contract: str) -> None:
+    corpus = load()
+    ids = {case.id for case in corpus.cases}
+    for fault in faults(contract):
+        assert fault.requirement in corpus.requirements, fault  # type: ignore[attr-defined]
+        assert set(fault.killed_by) <= ids, fault  # type: ignore[attr-defined]
+        assert fault.__doc__, fault
