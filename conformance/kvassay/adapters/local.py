@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ..core.engine import Broken, NotSupported, Refused, Reply, Returned
@@ -12,6 +14,9 @@ from ..core.model import EngineDescription
 from .base import EngineAdapter, Pending, Rejected, Unsupported
 from .errors import AdapterError
 from .values import DETAIL_CHARACTERS, RecipeCache, UnfitValue, expanded, normalised, shortened
+
+OWN_FOLDER = str(Path(__file__).parent)
+IMPORTLIB = str(Path(importlib.__file__).parent)
 
 
 class InProcess:
@@ -117,7 +122,7 @@ def poll_pauses() -> Iterator[float]:
 def summary(error: BaseException) -> str:
     """An exception in one line, with the place that raised it."""
     line = shortened(" ".join(traceback.format_exception_only(error)[-1].split()))[: DETAIL_CHARACTERS // 2]
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = _foreign_frames(error)
     if not frames:
         return line
     last = frames[-1]
@@ -126,6 +131,14 @@ def summary(error: BaseException) -> str:
 
 def explain(error: BaseException) -> str:
     """The summary, and below it the traceback as far as it fits."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    trace = "".join(traceback.format_list(frames)).rstrip()
+    trace = "".join(traceback.format_list(_foreign_frames(error))).rstrip()
     return f"{summary(error)}\n{trace[1 - DETAIL_CHARACTERS // 2 :]}" if trace else summary(error)
+
+
+def _foreign_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames that are the adapter's or its engine's: not this package's, not those of the import system."""
+    return [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((OWN_FOLDER, "<frozen importlib", IMPORTLIB))
+    ]

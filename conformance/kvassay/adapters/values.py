@@ -58,6 +58,9 @@ def expanded(value: Json, recipes: RecipeCache) -> Json:
         return {key: expanded(item, recipes) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [expanded(item, recipes) for item in value]
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
     return value
 
 
