@@ -37,7 +37,7 @@ Why: minus infinity less itself is no number.
 """
 CHAPTER = f"""# Toys
 
-Inline $m + \\log l$, and
+Inline $m + \\log l$, frontier {{kv-base}}`toy/base /frontier`, and
 
 $$ o = \\frac{{u}}{{l}} $$
 
@@ -113,7 +113,7 @@ class Toy:
         self.root = root
         self.put("spec/toy.md", CHAPTER)
         self.put("fixtures/toy/cases/merge.json", json.dumps({"cases": [CASE]}))
-        self.put("fixtures/toy/base.json", json.dumps({"rows": [3, 17]}))
+        self.put("fixtures/toy/base.json", json.dumps({"rows": [3, 17], "frontier": 4711}))
         self.put("schemas/toy.json", json.dumps({"$schema": "", "$id": "urn:kvassay:toy", "description": "A toy."}))
         self.put("docs/engines/toy.json", json.dumps(REPORT))
         self.sections([{"section": "04W", "about": "merge"}])
@@ -166,7 +166,8 @@ def test_a_whole_project_builds_without_a_warning_and_is_linked(toy: Toy) -> Non
     assert chapter.count("<math ") == 2
     for target in ("cases/toy.html#toy/merge/two-empty", "faults/toy.html#toy/EmptyIsNaN"):
         assert f'href="_generated/{target}"' in chapter
-    assert "17" in chapter
+    assert ">17<" in chapter
+    assert ">4711<" in chapter
     assert "1 fail" in chapter, "the row of traceability names the engine's verdict"
     case = toy.html("_generated/cases/toy")
     assert 'href="../engines/toy.html#toy/toy/merge/two-empty"' in case, "the case links its verdict"
@@ -218,11 +219,12 @@ def test_a_lost_section_and_an_unlisted_source_fail_the_build(toy: Toy) -> None:
     assert "TOY-001: source 04W is no section" in warnings
 
 
-def test_a_directive_that_names_nothing_fails_the_build(toy: Toy) -> None:
-    toy.put("spec/toy.md", CHAPTER.replace("/rows/1", "/rows/2"))
+@pytest.mark.parametrize(("good", "bad"), [("/rows/1", "/rows/2"), ("/frontier", "/fronteer")])
+def test_a_directive_or_role_that_names_nothing_fails_the_build(toy: Toy, good: str, bad: str) -> None:
+    toy.put("spec/toy.md", CHAPTER.replace(good, bad))
     status, warnings = toy.build()
     assert status != 0
-    assert "base.json has nothing at /rows/2" in warnings
+    assert f"base.json has nothing at {bad}" in warnings
 
 
 def test_a_formula_that_cannot_be_read_fails_the_build(toy: Toy) -> None:

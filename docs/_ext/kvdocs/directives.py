@@ -12,16 +12,19 @@
 ``{kv-sections}``                       article section to requirements
 ``{kv-engines}``                        the judged engines
 ======================================  ===========================================================
+
+``kv-base`` is a role too, for a value inside a sentence.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from . import data, engines, sections, tables
 
@@ -63,7 +66,22 @@ class Show(SphinxDirective):
         return self.parse_text_to_nodes(text)
 
 
+class Value(SphinxRole):
+    """The value at a pointer of a base document, inside a sentence."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """A literal; data that are not there are an error at the line of the role."""
+        document, _, pointer = self.text.partition(" ")
+        try:
+            item = data.base(Path(self.config.kv_root), document, pointer.strip())
+        except (KeyError, OSError) as error:
+            message = self.inliner.reporter.error(f"kv-base {self.text}: {error}", line=self.lineno)
+            return [nodes.problematic(self.rawtext, self.rawtext)], [message]
+        return [nodes.literal(text=json.dumps(item, ensure_ascii=False))], []
+
+
 def setup(app: Sphinx) -> None:
-    """Register every directive."""
+    """Register every directive, and the role ``kv-base``."""
     for name in WRITERS:
         app.add_directive(name, Show)
+    app.add_role("kv-base", Value())
