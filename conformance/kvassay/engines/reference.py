@@ -1,0 +1,62 @@
+"""The built-in adapter: the reference of every contract, on NumPy, on Torch, and in each state schema.
+
+Each contract brings its ops as a mixin of its own module.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..adapters.base import EngineAdapter, EngineInfo
+from .reference_attention import AttentionReference, StrictArrays, TorchArrays
+
+VERSION = "0.1.0"
+
+
+class Reference(AttentionReference, EngineAdapter):
+    """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy")
+    profiles = AttentionReference.attention_profiles
+    capabilities: ClassVar[dict[str, Any]] = dict(AttentionReference.attention_capabilities)
+
+
+class ReferenceFloat64(Reference):
+    """Float64 arithmetic."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy, float64")
+    accumulate = "float64"
+
+
+class ReferenceOLse(Reference):
+    """States as normalised output and natural LSE."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy, states o and natural LSE")
+    states = ("o-lse-v1/e",)
+
+
+class ReferenceOLse2(Reference):
+    """States as normalised output and LSE to base 2."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy, states o and base-2 LSE")
+    states = ("o-lse-v1/2",)
+
+
+class ReferenceZero(Reference):
+    """Output 0 and LSE -inf, where the mask leaves no row."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy, output 0 over no rows")
+    capabilities: ClassVar[dict[str, Any]] = {**Reference.capabilities, "attention.empty_output": "zero"}
+    finish = AttentionReference.finish_with_zero
+
+
+class ReferenceTorch(TorchArrays, Reference):
+    """The same source on Torch arrays."""
+
+    engine = EngineInfo("reference-torch", VERSION, notes="Torch, CPU")
+
+
+class ReferenceStrict(StrictArrays, Reference):
+    """The same source on arrays that offer the array API standard and nothing else."""
+
+    engine = EngineInfo("reference-strict", VERSION, notes="array-api-strict")
