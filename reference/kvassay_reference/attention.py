@@ -128,7 +128,7 @@ def rescaling(old: Array, new: Array) -> Array:
     """exp(old - new), and 0 where nothing was there to be rescaled."""
     xp = array_namespace(old, new)
     nothing = old == -math.inf
-    return xp.where(nothing, xp.zeros_like(old), xp.exp(xp.where(nothing, xp.zeros_like(old), old - new)))
+    return xp.where(nothing, 0.0, xp.exp(xp.where(nothing, 0.0, old) - xp.where(nothing, 0.0, new)))
 
 
 def empty_state(q: Array, d_v: int) -> State:
@@ -154,14 +154,14 @@ def finish(state: State) -> tuple[Array, Array]:
 def output(state: State) -> Array:
     """Normalised output u / l, [H_q, d_v]; 0 over no rows."""
     xp = array_namespace(state.l)
-    return state.u / xp.where(state.l > 0, state.l, xp.ones_like(state.l))[:, None]
+    return state.u / xp.where(state.l > 0, state.l, 1.0)[:, None]
 
 
 def log_sum_exp(state: State) -> Array:
     """Natural logarithm of the softmax mass, m + log l, [H_q]; -inf over no rows."""
     xp = array_namespace(state.l)
     some = state.l > 0
-    return xp.where(some, state.m + xp.log(xp.where(some, state.l, xp.ones_like(state.l))), state.m)
+    return xp.where(some, state.m + xp.log(xp.where(some, state.l, 1.0)), state.m)
 
 
 def from_output(out: Array, lse: Array) -> State:
@@ -196,7 +196,7 @@ def legal_blocks(k: Array, v: Array, legal: Array, rows_per_block: int) -> Itera
     """
     xp = array_namespace(k, v)
     for start in range(0, k.shape[0], rows_per_block):
-        block = slice(start, start + rows_per_block)
+        block = slice(start, min(start + rows_per_block, k.shape[0]))
         kept = xp.nonzero(legal[block])[0]
         if kept.shape[0] == legal[block].shape[0]:
             yield k[block, ...], v[block, ...]
@@ -228,7 +228,8 @@ def check_rows(
     q: Array, k: Array, v: Array, kv_head_of: Sequence[int], positions: Array, mask: Mask, pages: Pages | None
 ) -> None:
     """Refuse what is not legal, in the order of the chapter: dtypes, shapes, head map, window, pages."""
-    if not q.dtype == k.dtype == v.dtype or array_namespace(q).isdtype(q.dtype, "integral"):
+    # isdtype of the standard does not know bfloat16.
+    if not q.dtype == k.dtype == v.dtype or "float" not in str(q.dtype):
         raise Refusal("DTYPE_MISMATCH", f"q, k and v are {q.dtype}, {k.dtype} and {v.dtype}")
     axes = 3 if pages is None else 4
     if q.ndim != 2 or k.ndim != axes or v.ndim != axes:

@@ -40,6 +40,11 @@ def is_state(value: Json) -> bool:
     return isinstance(value, Mapping) and "schema" in value and ("u" in value or "o" in value)
 
 
+def is_literal_state(value: Json) -> bool:
+    """Whether a value is a whole state as cases write it; anything else about states is for the engine to judge."""
+    return isinstance(value, Mapping) and value.get("schema") == "fp32-m-l-u-v1" and {"m", "l", "u"} <= value.keys()
+
+
 def state_schema(state: Mapping[str, Json]) -> str:
     """Name of a state's schema as engines declare it."""
     return f"o-lse-v1/{state['base']}" if state["schema"] == "o-lse-v1" else str(state["schema"])
@@ -70,13 +75,18 @@ def _expect_shapes(out: Array, *masses: Array) -> None:
 
 
 def from_literal(state: Mapping[str, Json], schema: str) -> dict[str, Json]:
-    """A literal ``fp32-m-l-u-v1`` state in another schema that the engine speaks."""
+    """A literal ``fp32-m-l-u-v1`` state in another schema that the engine speaks, in the same dtypes."""
     if schema == "fp32-m-l-u-v1":
         return dict(state)
     value = meaning(state)
     base: str | int = 2 if schema.endswith("/2") else "e"
     lse = value["lse"] / LN2 if base == 2 else value["lse"]
-    return {"schema": "o-lse-v1", "base": base, "o": value["out"].astype(np.float32), "lse": lse.astype(np.float32)}
+    return {
+        "schema": "o-lse-v1",
+        "base": base,
+        "o": value["out"].astype(state["u"].dtype),
+        "lse": lse.astype(state["m"].dtype),
+    }
 
 
 def dtypes(value: Json) -> set[str]:

@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import relations
-from .compare import NotComparable, close, dtypes, from_literal, is_state, meaning, same, state_schema, tolerance
+from .compare import (
+    NotComparable,
+    close,
+    dtypes,
+    from_literal,
+    is_literal_state,
+    is_state,
+    meaning,
+    same,
+    state_schema,
+    tolerance,
+)
 from .engine import Broken, Engine, NotSupported, Refused, Reply, Returned
 from .model import Case, EngineDescription, Exchange, Finding, Json, Result, Step, Verdict
 from .pointers import Missing, resolve
@@ -136,7 +147,7 @@ def substitute(value: Json, bound_values: Mapping[str, Json], states: tuple[str,
     if isinstance(value, Mapping):
         if value.keys() == {"$bind"}:
             return bound_values[value["$bind"]]
-        if is_state(value) and states and state_schema(value) not in states:
+        if is_literal_state(value) and states and state_schema(value) not in states:
             return from_literal(value, states[0])
         return {key: substitute(item, bound_values, states) for key, item in value.items()}
     if isinstance(value, list):
