@@ -57,11 +57,12 @@ def run(
     if held is not None:
         engine.open()  # one exchange more, so that a second answer to the last case is seen
         settle(spoiled(held, engine))
-    final, findings = tuple(results), ()
+    final: tuple[Result, ...] = tuple(results)
+    findings: tuple[str, ...] = ()
     if waivers:
         from .waivers import apply
 
-        final, findings = apply(final, waivers, datetime.date.today())
+        final, findings = apply(final, waivers, datetime.date.today(), [case.id for case in corpus.cases])
     names = {case.profile for case in cases}
     own = claimed(engine.description, rules.profiles)
     return Report(
@@ -75,7 +76,7 @@ def run(
         started=started,
         seconds=time.perf_counter() - clock,
         strict=strict,
-        findings=tuple(findings),
+        findings=findings,
     )
 
 

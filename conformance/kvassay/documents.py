@@ -1,0 +1,85 @@
+"""Documents that people hand to the suite: read within limits, and recognised even when they are broken."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .corpus import CorpusError
+from .corpus.data import MAX_BYTES, read_json
+from .corpus.schemas import schemas
+
+MAX_DEPTH = 64
+
+
+def read(path: Path) -> Any:
+    """A JSON document, or a TOML one where the name ends in ``.toml``; raises :class:`CorpusError`."""
+    return read_toml(path) if path.suffix == ".toml" else read_json(path)
+
+
+def read_toml(path: Path) -> Any:
+    """A TOML document, its dates as strings; raises :class:`CorpusError`."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as problem:
+        raise CorpusError(problem.strerror or str(problem), file=str(path)) from None
+    if len(raw) > MAX_BYTES:
+        raise CorpusError(f"larger than {MAX_BYTES >> 20} MiB", file=str(path))
+    try:
+        return _plain(tomllib.loads(raw.decode("utf-8")))
+    except UnicodeDecodeError:
+        raise CorpusError("not UTF-8 text", file=str(path)) from None
+    except RecursionError:
+        raise CorpusError("nested too deeply", file=str(path)) from None
+    except ValueError as problem:
+        raise CorpusError(f"not TOML: {problem}", file=str(path)) from None
+
+
+def recognise(document: Any) -> str | None:
+    """URI of the schema that a document was written for, even when it breaks it; ``None`` when it is like none.
+
+    A member that a schema fixes, such as ``format``, decides; otherwise the schema whose required members are most
+    completely there, foreign members counting against it.
+    """
+    if not isinstance(document, Mapping):
+        return None
+    candidates = [(_likeness(document, node), uri) for uri, node in _objects()]
+    score, best = max(candidates, default=(0.0, ""))
+    return best if score > 0 else None
+
+
+def _objects() -> list[tuple[str, Mapping[str, Any]]]:
+    """The object schemas that stand for whole documents: top levels, and definitions named after a registry."""
+    found = []
+    for uri, schema in schemas().items():
+        if "required" in schema:
+            found.append((uri, schema))
+        elif uri == "urn:kvassay:registry":
+            found += [(f"{uri}#/$defs/{name}", node) for name, node in schema.get("$defs", {}).items()]
+    return found
+
+
+def _likeness(document: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not required:
+        return 0.0
+    for name, rule in properties.items():
+        if "const" in rule and name in document:
+            return 2.0 if document[name] == rule["const"] else 0.0
+    present = sum(name in document for name in required) / len(required)
+    foreign = sum(name not in properties for name in document) / max(1, len(document))
+    return present - foreign
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if isinstance(value, dict):
+        return {key: _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else value
