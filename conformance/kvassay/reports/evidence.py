@@ -1,0 +1,134 @@
+"""A verdict told in words: labelled lines that terminal, pytest and JUnit show alike."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .document import Document
+from .layout import Line, Path, is_tensor, lines, plain, scalar
+
+LABEL = 10
+SENT_LINES = 14
+SIDE_LINES = 14
+WIDTH = 96
+
+
+@dataclass(frozen=True)
+class Part:
+    """One label and its lines."""
+
+    label: str
+    lines: tuple[Line, ...]
+
+
+def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Part, ...]:
+    """Everything that a reader needs to judge the verdict and to see it again."""
+    parts = [_sentence("finding", headline(result))]
+    finding = result["finding"]
+    if finding is not None and result["exchanges"]:
+        marks = marked(finding)
+        sent = exchange_of(result)
+        parts.append(_value("sent", {sent["op"]: sent["request"]}, limit=SENT_LINES))
+        if finding["expected"] is not None:
+            parts.append(_value("expected", finding["expected"], marks, SIDE_LINES))
+        returned = came_back(finding, sent)
+        if returned is not None:
+            parts.append(_value("returned", returned, marks, SIDE_LINES))
+        parts += _differences(finding)
+    for name in result["requirements"]:
+        known = requirements.get(name)
+        parts.append(_sentence("requires", f"{name} ({known['level']}): {known['text']}" if known else name))
+    parts.append(_sentence("why", result["why"]))
+    parts.append(Part("repeat", ([(result["repeat"], False)],)))
+    return tuple(parts)
+
+
+def headline(result: Document) -> str:
+    """What went wrong, where, and by how much, in one line."""
+    finding = result["finding"]
+    if finding is None:
+        waived = result["waived"]
+        return (
+            f"passes, although a waiver expects {waived}"
+            if result["verdict"] == "unexpected-pass"
+            else result["verdict"]
+        )
+    place = (
+        f"step {finding['step'] + 1}, {finding['op']}: "
+        if finding["op"]
+        else f"{finding['at']}: "
+        if finding["at"]
+        else ""
+    )
+    ratio = finding["ratio"]
+    times = f" ({ratio:.3g} times the bound)" if isinstance(ratio, int | float) and ratio > 1 else ""
+    return f"{place}{finding['message']}{'' if 'times it' in finding['message'] else times}"
+
+
+def came_back(finding: Document, sent: Document) -> Any:
+    """What to show as returned: the part that the finding is about, else the reply; an error is told by the finding."""
+    if finding["returned"] is not None:
+        return finding["returned"]
+    return None if "error" in sent["reply"] else sent["reply"]
+
+
+def exchange_of(result: Document) -> Document:
+    """The call that the finding is about: the step's own, else the last one."""
+    exchanges: list[Document] = result["exchanges"]
+    op = (result["finding"] or {}).get("op")
+    return next((one for one in reversed(exchanges) if one["op"] == op), exchanges[-1])
+
+
+def marked(finding: Document) -> frozenset[Path]:
+    """Paths of the differing elements."""
+    return frozenset(tuple(one["path"]) for one in finding["differences"])
+
+
+def spot(path: list[str | int]) -> str:
+    """A path as people write it: ``out[0, 2]``."""
+    names = "/".join(str(part) for part in path if isinstance(part, str))
+    indices = [str(part) for part in path if isinstance(part, int)]
+    return f"{names}[{', '.join(indices)}]" if indices else names
+
+
+def as_text(parts: tuple[Part, ...], indent: str = "") -> str:
+    """All parts as plain text."""
+    rows = []
+    for part in parts:
+        for number, line in enumerate(part.lines):
+            rows.append(f"{indent}{part.label if number == 0 else '':<{LABEL}}{plain(line)}".rstrip())
+    return "\n".join(rows)
+
+
+def _sentence(label: str, sentence: str) -> Part:
+    wrapped = [
+        row
+        for line in sentence.split("\n")
+        for row in textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+    ]
+    return Part(label, tuple([(row, False)] for row in wrapped))
+
+
+def _value(label: str, value: Any, marks: frozenset[Path] = frozenset(), limit: int = SIDE_LINES) -> Part:
+    return Part(label, tuple(lines(value, marks, limit)))
+
+
+def _differences(finding: Document) -> list[Part]:
+    shown = finding["differences"]
+    if not shown or (finding["differing"] == 1 and not is_tensor(finding["expected"]) and len(shown[0]["path"]) < 2):
+        return []
+    between = ("{} against {}" if finding["step"] is None else "expected {}, returned {}").format
+    rows = [f"{spot(one['path'])}: {between(_short(one['expected']), _short(one['returned']))}" for one in shown]
+    left = finding["differing"] - len(shown)
+    rows += [f"… {left} more"] if left > 0 else []
+    return [Part("differs", tuple([(row, True)] for row in rows))]
+
+
+def _short(value: Any) -> str:
+    line = (
+        " ".join(plain(line) for line in lines(value, limit=4)) if isinstance(value, Mapping | list) else scalar(value)
+    )
+    return line if len(line) <= 80 else f"{line[:79]}…"

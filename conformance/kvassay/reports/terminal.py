@@ -1,0 +1,130 @@
+"""The report on a terminal, or as plain lines where there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .document import Document
+from .evidence import LABEL, evidence, headline
+from .layout import Line
+from .shorten import text
+
+VERDICTS = {
+    "pass": "green",
+    "fail": "bold red",
+    "wrong-reason": "bold magenta",
+    "error": "bold red",
+    "inconclusive": "bold yellow",
+    "unexpected-pass": "bold magenta",
+    "waived": "cyan",
+    "not-applicable": "dim",
+}
+"""Every verdict with its style, in the order in which they are counted."""
+CALM = frozenset({"pass", "not-applicable", "waived"})
+"""Verdicts that need nobody's attention."""
+WARNED = frozenset({"fail", "wrong-reason", "error", "inconclusive"})
+"""Verdicts that are a warning where they do not fail the run."""
+
+
+def verdict_line(result: Document) -> Text:
+    """One line: verdict, case, and what a reader must know of a verdict that is no pass."""
+    verdict = result["verdict"]
+    line = Text(no_wrap=True, overflow="ignore")
+    line.append(f"{verdict:<15} ", VERDICTS[verdict])
+    line.append(result["case"])
+    if verdict == "waived":
+        line.append(f"  ({result['waived']})", "dim")
+    elif verdict == "not-applicable":
+        line.append(f"  ({headline(result)})", "dim")
+    elif not result["fails"] and verdict != "pass":
+        line.append(f"  ({uncounted(result)})", "yellow")
+    return line
+
+
+def uncounted(result: Document) -> str:
+    """Why a verdict that is no pass does not fail the run."""
+    return "provisional: reported, not counted" if result["status"] == "provisional" else "SHOULD: a warning"
+
+
+def case_block(result: Document, requirements: Mapping[str, Document]) -> list[Text]:
+    """A failing case with its evidence."""
+    rows = [verdict_line(result)]
+    for part in evidence(result, requirements):
+        for number, line in enumerate(part.lines):
+            row = Text(no_wrap=True, overflow="ignore")
+            row.append(f"  {part.label if number == 0 else '':<{LABEL}}", "dim")
+            rows.append(_append(row, line, "bold" if part.label in ("finding", "repeat") else ""))
+    return [*rows, Text()]
+
+
+def summary(document: Document, console: Console) -> None:
+    """Engine, corpus, verdicts by contract, profiles, waivers at fault, and the conclusion."""
+    engine, corpus = document["engine"], document["corpus"]
+    _pair(console, "engine", " ".join(part for part in (engine["name"], engine["version"]) if part))
+    _pair(
+        console,
+        "corpus",
+        f"edition {corpus['edition']}, specification {corpus['spec_version']}, {corpus['digest'][:12]}",
+    )
+    for label, wanted in (("claims", "claimed"), ("does not", "not claimed")):
+        names = [name for name, state in document["profiles"].items() if state == wanted]
+        if names:
+            _pair(console, label, ", ".join(names))
+    console.print()
+    console.print(_by_contract(document))
+    for line in document["findings"]:
+        console.print(Text(f"waiver  {line}", "bold red", no_wrap=True, overflow="ignore"))
+    console.print(conclusion(document))
+
+
+def conclusion(document: Document) -> Text:
+    """The last line: what the exit status says."""
+    failed = sum(result["fails"] for result in document["results"])
+    warned = sum(result["verdict"] in WARNED and not result["fails"] for result in document["results"])
+    stale = len(document["findings"])
+    line = Text(no_wrap=True, overflow="ignore")
+    if document["exit_code"] == 2:
+        line.append("nothing was judged: no selected case applies to this engine", "bold red")
+    elif document["exit_code"] == 1:
+        parts = [
+            _count(failed, "case", "failed") if failed else "",
+            _count(stale, "waiver", "at fault") if stale else "",
+        ]
+        line.append(", ".join(filter(None, parts)), "bold red")
+    else:
+        line.append("all required cases pass", "bold green")
+    if warned:
+        line.append(f", {_count(warned, 'warning')}", "yellow")
+    return line.append(f" in {document['seconds']:.1f} s", "dim")
+
+
+def _count(count: int, noun: str, rest: str = "") -> str:
+    return f"{count} {noun}{'s' * (count != 1)} {rest}".rstrip()
+
+
+def _by_contract(document: Document) -> Table:
+    results = document["results"]
+    seen = [verdict for verdict in VERDICTS if verdict in document["counts"]]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("contract")
+    for verdict in seen:
+        table.add_column(verdict, justify="right")
+    for contract in dict.fromkeys(result["contract"] for result in results):
+        counts = Counter(result["verdict"] for result in results if result["contract"] == contract)
+        table.add_row(contract, *(Text(str(counts[v] or "-"), VERDICTS[v] if counts[v] else "dim") for v in seen))
+    return table
+
+
+def _pair(console: Console, label: str, value: str) -> None:
+    console.print(Text.assemble((f"{label:<{LABEL}}", "dim"), text(value, 2000)), soft_wrap=True)
+
+
+def _append(row: Text, line: Line, style: str) -> Text:
+    for piece, mark in line:
+        row.append(text(piece, 2000), "red" if mark else style)
+    return row

@@ -1,0 +1,302 @@
+"""Reports: one document that is valid, bounded and harmless, and every form that is drawn from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import miniature
+import numpy as np
+import pytest
+from kvassay import EngineAdapter
+from kvassay.adapters.local import InProcess
+from kvassay.core.model import Finding, Result, Verdict
+from kvassay.core.tensors import DTYPES, Recipe
+from kvassay.corpus.schemas import problem
+from kvassay.reports import document as documents
+from kvassay.reports import html, json_report, junit
+from kvassay.reports.differences import differences
+from kvassay.reports.evidence import as_text, evidence, headline
+from kvassay.reports.layout import lines, plain
+from kvassay.reports.shorten import shorten
+from kvassay.runner import run
+
+ENGINES = (miniature.Good, miniature.Nan, miniature.Drift, miniature.Shy, miniature.Hostile)
+
+
+def report(adapter: type[EngineAdapter], *, strict: bool = False) -> documents.Document:
+    corpus = miniature.corpus()
+    engine = InProcess(adapter)
+    outcome = run(corpus.cases, engine, corpus, strict=strict)
+    return documents.report(outcome, corpus.requirements, "kvassay run --adapter x")
+
+
+def row(document: documents.Document, case: str) -> documents.Document:
+    return next(one for one in document["results"] if one["case"] == case)
+
+
+@pytest.mark.parametrize("adapter", ENGINES)
+def test_the_document_meets_its_schema_and_survives_json(adapter: type[EngineAdapter]) -> None:
+    document = report(adapter)
+    again = json.loads(json_report.render(document))
+    assert problem(again, "urn:kvassay:report") is None
+    assert again == document
+
+
+def test_the_document_says_what_happened() -> None:
+    document = report(miniature.Drift)
+    assert document["exit_code"] == 1
+    assert document["counts"] == {"pass": 2, "fail": 4, "not-applicable": 1}
+    assert document["profiles"] == {"keys": "not claimed", "merge": "claimed"}
+    assert document["corpus"]["contracts"] == ["attention", "identity"]
+    failed = row(document, "attention/merge/empty-and-full")
+    assert failed["repeat"] == "kvassay run --adapter x --case attention/merge/empty-and-full"
+    assert failed["finding"]["differences"] == [
+        {"path": ["out", 1, 0], "expected": 3.0, "returned": pytest.approx(3.01)}
+    ]
+    assert failed["finding"]["ratio"] == pytest.approx(1000, rel=0.01)
+    assert [one["op"] for one in failed["exchanges"]] == ["attention.merge"]
+    assert row(document, "attention/merge/order")["exchanges"] == []
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("adapter", ENGINES)
+def test_what_fails_agrees_with_the_exit_status(adapter: type[EngineAdapter], strict: bool) -> None:
+    document = report(adapter, strict=strict)
+    assert any(one["fails"] for one in document["results"]) is (document["exit_code"] == 1)
+    if adapter is miniature.Drift:
+        assert row(document, "attention/merge/polite")["fails"] is strict
+        assert row(document, "attention/merge/next-year")["fails"] is False
+
+
+def test_a_relation_shows_both_operands() -> None:
+    class Alternating(miniature.Good):
+        calls = 0
+
+        def attention_merge(self, request: dict[str, Any]) -> dict[str, Any]:
+            reply = super().attention_merge(request)
+            Alternating.calls += 1
+            reply["state"]["lse"] += Alternating.calls
+            return reply
+
+    failed = row(report(Alternating), "attention/merge/order")
+    assert failed["finding"]["step"] is None
+    assert list(failed["finding"]["returned"]) == ["a", "b"]
+    assert {one["path"][0] for one in failed["finding"]["differences"]} == {"lse"}
+    assert " against " in as_text(evidence(failed, {}))
+
+
+def test_evidence_holds_everything_that_a_reader_needs() -> None:
+    document = report(miniature.Nan)
+    failed = row(document, "attention/merge/two-empty")
+    told = as_text(evidence(failed, document["requirements"]))
+    labels = [line.split(" ")[0] for line in told.splitlines() if not line.startswith(" ")]
+    assert labels == ["finding", "sent", "expected", "returned", "differs", "requires", "why", "repeat"]
+    assert "Merging with an empty state changes nothing." in told
+    assert "out[0, 0]: expected 0, returned NaN" in told
+    assert told.endswith("kvassay run --adapter x --case attention/merge/two-empty")
+
+
+def test_an_unexpected_pass_names_the_waiver() -> None:
+    result = Result(miniature.CASES[0], Verdict.UNEXPECTED_PASS, waived=Verdict.FAIL)
+    shown = documents.result(result, "x")
+    assert shown["fails"] is True
+    assert headline(shown) == "passes, although a waiver expects fail"
+
+
+class TestShorten:
+    def test_a_large_tensor_is_a_few_numbers(self) -> None:
+        array = np.arange(1_000_000, dtype="f4")
+        array[5] = np.nan
+        array[6] = np.inf
+        short = shorten({"k": array})["k"]
+        assert short == {
+            "dtype": "float32",
+            "shape": [1_000_000],
+            "first": [0, 1, 2, 3, 4, "NaN", "Infinity", 7],
+            "nan": 1,
+            "infinite": 1,
+            "min": 0.0,
+            "max": 999_999.0,
+        }
+
+    @pytest.mark.parametrize("name", sorted(DTYPES))
+    @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (5, 40)])
+    def test_every_dtype_and_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        short = shorten(np.ones(shape, DTYPES[name]))
+        assert (short["dtype"], short["shape"]) == (name, list(shape))
+        assert lines(json.loads(json.dumps(short)))
+
+    def test_a_recipe_stays_a_recipe(self) -> None:
+        recipe = Recipe("bfloat16", (32768, 8, 128), 7, 16, ((1, None, 0, 2.0),) * 9)
+        short = shorten(recipe)
+        assert short["recipe"]["set_count"] == 9
+        assert len(short["recipe"]["set"]) == 4
+        assert plain(lines(short)[0]) == "bfloat16[32768, 8, 128] hash32-v1 seed 7 from row 16, 9 elements set"
+
+    def test_everything_else_is_bounded(self) -> None:
+        deep: Any = "end"
+        for _ in range(100_000):
+            deep = [deep]
+        wide = {f"m{i}": ["x" * 10_000] * 1000 for i in range(1000)}
+        for value in (deep, wide, [wide] * 100, b"\0" * 100_000, object()):
+            assert len(json.dumps(shorten(value))) < 1_000_000
+            assert len(lines(shorten(value))) <= 40
+
+    def test_control_characters_do_not_get_through(self) -> None:
+        assert shorten("\x1b[31mred\x07\u202e\ud800") == "\ufffd[31mred\ufffd\ufffd\ufffd"
+
+
+class TestDifferences:
+    def test_the_worst_number_comes_first(self) -> None:
+        a = np.zeros((4, 4))
+        b = a.copy()
+        b[1, 2], b[3, 3], b[0, 0] = 0.5, 7.0, np.nan
+        found, count = differences(a, b)
+        assert count == 3
+        assert [one.path for one in found] == [(0, 0), (3, 3), (1, 2)]
+
+    def test_all_are_counted_and_few_are_shown(self) -> None:
+        found, count = differences(np.zeros(1000), np.ones(1000))
+        assert (len(found), count) == (6, 1000)
+
+    def test_infinities_of_one_sign_agree(self) -> None:
+        inf = np.array([np.inf, -np.inf, np.nan])
+        assert differences(inf, inf.copy()) == ((), 0)
+        assert differences(inf, -inf)[1] == 2
+
+    def test_json_is_compared_by_place(self) -> None:
+        found, count = differences({"a": [1, 2], "b": True}, {"a": [1, 3, 4], "b": 1})
+        assert [(one.path, one.expected, one.returned) for one in found] == [
+            (("a", 1), 2, 3),
+            (("a", 2), "(absent)", 4),
+            (("b",), True, 1),
+        ]
+        assert count == 3
+
+    def test_shapes_are_named(self) -> None:
+        found, _ = differences({"x": np.zeros((2, 3), "f4")}, {"x": np.zeros((3, 2), "f4")})
+        assert (found[0].expected, found[0].returned) == ("float32[2, 3]", "float32[3, 2]")
+
+
+class TestJunit:
+    @pytest.mark.parametrize("adapter", ENGINES)
+    def test_totals_agree_with_the_cases(self, adapter: type[EngineAdapter]) -> None:
+        root = ElementTree.fromstring(junit.render(report(adapter)).encode())
+        cases = root.findall(".//testcase")
+        assert len(cases) == len(miniature.CASES) == int(root.attrib["tests"])
+        for kind, total in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            assert len(root.findall(f".//{kind}")) == int(root.attrib[total])
+        assert sum(int(suite.attrib["tests"]) for suite in root) == len(cases)
+
+    def test_verdicts_become_what_servers_know(self) -> None:
+        root = ElementTree.fromstring(junit.render(report(miniature.Drift)).encode())
+        kinds = {case.attrib["name"]: [child.tag for child in case] for case in root.iter("testcase")}
+        assert kinds["attention/merge/two-empty"] == ["failure"]
+        assert kinds["attention/merge/polite"] == ["skipped"]
+        assert kinds["attention/merge/next-year"] == ["skipped"]
+        assert kinds["identity/keys/none"] == ["skipped"]
+        assert kinds["attention/merge/order"] == []
+        failure = root.find(".//failure")
+        assert failure is not None
+        assert failure.attrib["type"] == "fail"
+        assert "repeat    kvassay run" in (failure.text or "")
+
+    def test_a_waiver_at_fault_fails(self) -> None:
+        document = report(miniature.Good) | {"findings": ["w.toml: waiver 0 (x): expired"]}
+        root = ElementTree.fromstring(junit.render(document).encode())
+        assert [node.attrib["message"] for node in root.iter("failure")] == ["w.toml: waiver 0 (x): expired"]
+
+
+class Page(HTMLParser):
+    """Tags, ids, and the text outside style and script."""
+
+    VOID = frozenset({"meta", "input", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.stack: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.stack or self.stack[-1] not in ("style", "script"):
+            self.text.append(data)
+
+
+class TestHtml:
+    @pytest.mark.parametrize("adapter", ENGINES)
+    def test_the_page_is_well_formed_and_alone(self, adapter: type[EngineAdapter]) -> None:
+        text = html.render(report(adapter))
+        page = Page(text)
+        assert page.stack == []
+        assert len(page.ids) == len(set(page.ids))
+        assert page.tags["script"] == page.tags["style"] == 1
+        assert not {"link", "img", "iframe", "object", "base"} & page.tags.keys()
+        assert not [one for one in page.attributes if one[1] == "src" or one[1].startswith("on")]
+        assert all(value.startswith("#") for tag, name, value in page.attributes if name == "href")
+        assert "url(" not in text
+        assert "@import" not in text
+
+    def test_what_an_engine_says_is_text(self) -> None:
+        page = Page(html.render(report(miniature.Hostile)))
+        assert "<script>alert(1)</script>" in "".join(page.text)
+        assert "<script>alert(2)</script>" in "".join(page.text)
+        assert "\x1b" not in "".join(page.text)
+
+    def test_every_case_stands_once_and_is_linked_from_its_other_requirements(self) -> None:
+        page = Page(html.render(report(miniature.Good)))
+        ids = [one for one in page.ids if one.startswith("case-")]
+        assert sorted(ids) == sorted(f"case-{case.id}" for case in miniature.CASES)
+        links = {value.removeprefix("#") for tag, name, value in page.attributes if tag == "a" and name == "href"}
+        assert links == {"cases", "case-attention/merge/order"}
+        assert links <= {*page.ids}
+
+    def test_differing_elements_are_marked(self) -> None:
+        text = html.render(report(miniature.Drift))
+        assert re.search(r"\[1\] <mark>3</mark> 4", text)
+        assert re.search(r"\[1\] <mark>3\.00999\d*</mark> 4", text)
+
+    def test_controls_are_native_and_labelled(self) -> None:
+        page = Page(html.render(report(miniature.Drift)))
+        assert page.tags["summary"] == page.tags["details"]
+        controls = {tag for tag, name, _ in page.attributes if name == "tabindex"}
+        assert controls <= {"pre", "div", "h2"}
+        assert ("html", "lang", "en") in page.attributes
+        assert any(name == "content" and "width=device-width" in value for _, name, value in page.attributes)
+
+    def test_the_policy_admits_the_page_s_own_script_and_style(self) -> None:
+        import base64
+        import hashlib
+
+        text = html.render(report(miniature.Good))
+        for tag in ("style", "script"):
+            content = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+            assert content is not None
+            digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in text
+
+    def test_a_page_stays_small(self) -> None:
+        big = np.ones((512, 512), "f4")
+        finding = Finding(0, "/state", "wrong", big, big + 1)
+        case = miniature.CASES[0]
+        shown = documents.result(Result(case, Verdict.FAIL, finding), "x")
+        assert len(json.dumps(shown)) < 5000
