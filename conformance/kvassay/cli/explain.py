@@ -1,0 +1,268 @@
+"""``kvassay explain``: what an id of the suite stands for, and everything that hangs on it."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from ..adapters.base import EngineAdapter
+from ..core.model import Step
+from ..corpus import Corpus, CorpusError, load
+from ..corpus.data import is_clone, read_json, root
+from ..corpus.schemas import op_schema, schemas
+from ..faults import selftest
+from ..reports.layout import lines, plain
+from ..reports.shorten import shorten
+from .console import dump, out, say
+
+Explanation = dict[str, Any]
+"""Label to a sentence, a list of lines, or a mapping of id to sentence; ``kind`` and ``id`` come first."""
+
+WIDTH = 100
+LABEL = 13
+
+
+@click.command("explain")
+@click.argument("name", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
+def command(name: str, as_json: bool) -> int:
+    """Explain a requirement, reason, case, op, profile, capability, contract or fault.
+
+    \b
+    Examples:
+      kvassay explain ATT-001
+      kvassay explain STALE_CACHE_GENERATION
+      kvassay explain attention/merge/two-empty-partitions
+      kvassay explain attention.merge
+    """
+    explanation = explain(load(), name)
+    if as_json:
+        sys.stdout.write(dump(explanation))
+    else:
+        show(explanation, out())
+    return 0
+
+
+def explain(corpus: Corpus, name: str) -> Explanation:
+    """Everything about one id; raises :class:`CorpusError` with the nearest id that exists."""
+    faults = seeded()
+    for kind, names, describe in (
+        ("requirement", corpus.requirements, requirement),
+        ("reason", corpus.reasons, reason),
+        ("case", {case.id: case for case in corpus.cases}, case),
+        ("op", ops(corpus), op),
+        ("profile", corpus.profiles, profile),
+        ("capability", corpus.capabilities, capability),
+        ("contract", dict.fromkeys(corpus.contracts), contract),
+        ("fault", faults, fault),
+    ):
+        if name in names:
+            return {"kind": kind, "id": name, **describe(corpus, name, faults)}
+    everything = [*corpus.requirements, *corpus.reasons, *(one.id for one in corpus.cases), *ops(corpus)]
+    everything += [*corpus.profiles, *corpus.capabilities, *corpus.contracts, *faults]
+    by_case = {one.lower(): one for one in everything}
+    near = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.5)
+    raise CorpusError(f"nothing is called {name!r}" + (f"; did you mean {by_case[near[0]]!r}?" if near else ""))
+
+
+Faults = Mapping[str, type[EngineAdapter]]
+
+
+def seeded() -> Faults:
+    """Every seeded fault by ``contract/ClassName``."""
+    return {
+        f"{contract}/{fault.__name__}": fault for contract in selftest.modules() for fault in selftest.faults(contract)
+    }
+
+
+def requirement(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """The sentence, its reason, and what tests and breaks it."""
+    item = corpus.requirements[name]
+    cases = [one for one in corpus.cases if name in one.requirements]
+    return {
+        "title": item.title,
+        "level": item.level.value,
+        "text": item.text,
+        "why": item.why,
+        "chapter": f"{item.chapter} (article sections {', '.join(item.sources)})",
+        "cases": titles(cases),
+        "faults": {key: doc(one) for key, one in faults.items() if getattr(one, "requirement", "") == name},
+        "engines": verdicts({one.id for one in cases}),
+    }
+
+
+def reason(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """What a rejection means, what to do, and which cases ask for it."""
+    item = corpus.reasons[name]
+    return {
+        "plane": item.plane,
+        "contract": item.contract,
+        "meaning": item.meaning,
+        "action": item.action,
+        "cases": titles(one for one in corpus.cases if any(step.expect.get("rejects") == name for step in one.steps)),
+    }
+
+
+def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """The steps of a case and who fails it."""
+    item = next(one for one in corpus.cases if one.id == name)
+    return {
+        "title": item.title,
+        "level": f"{item.level.value}, {item.status.value}",
+        "profile": item.profile,
+        **({"variant": item.variant} if item.variant else {}),
+        **(
+            {"needs": [f"{key}: {' or '.join(map(str, values))}" for key, values in item.needs.items()]}
+            if item.needs
+            else {}
+        ),
+        "given": item.given,
+        "why": item.why,
+        "requirements": {one: corpus.requirements[one].text for one in item.requirements if one in corpus.requirements},
+        "steps": [line for index, step in enumerate(item.steps) for line in _step(index, step)],
+        "relations": [f"{one['relation']}({', '.join(one['of'])})" for one in item.relations],
+        "faults": {key: doc(one) for key, one in faults.items() if name in getattr(one, "killed_by", ())},
+        "engines": verdicts({name}),
+        "repeat": f"kvassay run --adapter NAME --case {name}",
+    }
+
+
+def op(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """What an op does and takes, and who calls it."""
+    schema = schemas().get(op_schema(name), {}) if not name.startswith("control.") else {}
+    request = schema.get("$defs", {}).get("request", {}).get("properties", {})
+    response = schema.get("$defs", {}).get("response", {}).get("properties", {})
+    return {
+        "meaning": schema.get("description", "A control: the test, not the engine, decides when something happens."),
+        "request": {key: node.get("description", "") for key, node in request.items()},
+        "response": {key: node.get("description", "") for key, node in response.items()},
+        "profiles": [one.name for one in corpus.profiles.values() if name in one.ops],
+        "cases": titles(one for one in corpus.cases if name in one.ops),
+    }
+
+
+def profile(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """What an engine claims by a profile."""
+    item = corpus.profiles[name]
+    cases = titles(one for one in corpus.cases if one.profile == name)
+    return {"meaning": item.meaning, "contract": item.contract, "ops": sorted(item.ops), "cases": cases}
+
+
+def capability(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """What an engine declares by a capability."""
+    item = corpus.capabilities[name]
+    return {
+        "meaning": item.meaning,
+        "values": [str(value) for value in item.values],
+        "default": str(item.default),
+        "cases": titles(one for one in corpus.cases if name in one.needs),
+    }
+
+
+def contract(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """The requirements of a contract."""
+    return {
+        "profiles": [one.name for one in corpus.profiles.values() if one.contract == name],
+        "requirements": {one.id: one.title for one in corpus.requirements.values() if one.contract == name},
+        "cases": [f"{sum(one.contract == name for one in corpus.cases)} cases; kvassay list --contract {name}"],
+    }
+
+
+def fault(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """The defect, the requirement that it breaks, and the cases meant for it."""
+    item = faults[name]
+    broken = getattr(item, "requirement", "")
+    text = corpus.requirements[broken].text if broken in corpus.requirements else ""
+    meant = getattr(item, "killed_by", ())
+    return {
+        "defect": " ".join((item.__doc__ or "").split()),
+        "requirement": {broken: text},
+        "cases": titles(one for one in corpus.cases if one.id in meant),
+    }
+
+
+def ops(corpus: Corpus) -> dict[str, None]:
+    """Every op that a profile or a case names."""
+    named = {name for one in corpus.profiles.values() for name in one.ops}
+    return dict.fromkeys(sorted(named.union(*(one.ops for one in corpus.cases))))
+
+
+def titles(cases: Any) -> dict[str, str]:
+    """Case id to title."""
+    return {one.id: one.title for one in cases}
+
+
+def doc(fault: type[EngineAdapter]) -> str:
+    """First line of a fault's docstring."""
+    return (fault.__doc__ or "").strip().partition("\n")[0]
+
+
+def verdicts(cases: set[str]) -> dict[str, str]:
+    """What the stored engine reports say of these cases; nothing outside a clone."""
+    found = {}
+    for report in stored_reports():
+        own = [row for row in report["results"] if row["case"] in cases]
+        seen = {verdict: [row["case"] for row in own if row["verdict"] == verdict] for verdict in _kinds(own)}
+        words = [f"{len(ids)} {verdict}" if len(cases) > 1 else verdict for verdict, ids in seen.items()]
+        if words:
+            found[f"{report['engine']['name']} {report['engine']['version']}"] = ", ".join(words)
+    return found
+
+
+def stored_reports() -> Iterator[Mapping[str, Any]]:
+    """The reports of real engines that the repository keeps."""
+    if is_clone():
+        for path in sorted((root() / "reports").rglob("*.json")):
+            document = read_json(path)
+            if isinstance(document, dict) and document.get("format") == "kvassay-report-v1":
+                yield document
+
+
+def show(explanation: Explanation, console: Console) -> None:
+    """The explanation as labelled paragraphs."""
+    say(console, Text.assemble((f"{explanation['kind']} ", "dim"), (explanation["id"], "bold")))
+    for label, value in explanation.items():
+        if label in ("kind", "id") or not value:
+            continue
+        for number, line in enumerate(_paragraph(value)):
+            say(console, Text.assemble((f"{label if number == 0 else '':<{LABEL}}", "dim"), line))
+
+
+def _paragraph(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        width = min(max(len(key) for key in value), 56)
+        return [f"{key:<{width}}  {text}".rstrip() for key, text in value.items()]
+    if isinstance(value, list):
+        return value
+    return [row for line in str(value).split("\n") for row in textwrap.wrap(line, WIDTH) or [""]]
+
+
+def _step(index: int, step: Step) -> Iterator[str]:
+    head = f"{index + 1}. {step.op}"
+    yield f"{head}  ({step.note})" if step.note else head
+    for line in lines(shorten(step.request), limit=16):
+        yield f"     {plain(line)}"
+    yield f"   {_expectation(step)}"
+
+
+def _expectation(step: Step) -> str:
+    expect = step.expect
+    if "rejects" in expect:
+        return f"must be rejected for {expect['rejects']}"
+    if "accepts" in expect:
+        return "must be accepted"
+    rows = expect.get("equals") or expect.get("close") or [row for rows in expect["any_of"] for row in rows]
+    how = "equal" if "equals" in expect else "be close to" if "close" in expect else "be one of"
+    places = ", ".join(dict.fromkeys(row["at"] or "/" for row in rows))
+    return f"{places} must {how} the oracle's value{'s' if 'any_of' in expect else ''}"
+
+
+def _kinds(rows: list[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["verdict"] for row in rows))

@@ -1,0 +1,159 @@
+"""``kvassay run``: judge an engine."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from ..adapters.errors import AdapterError
+from ..adapters.names import connect
+from ..adapters.smoke import smoke
+from ..core.engine import Engine
+from ..core.model import Case, Result
+from ..corpus import Corpus, load
+from ..reports import document as documents
+from ..reports import html, json_report, junit, terminal
+from ..runner import run
+from ..waivers import Waivers, waive
+from ..waivers import load as load_waivers
+from .console import out, say, write
+from .selectors import select, selectors
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+SCALE = click.FloatRange(min=0, min_open=True, max=1000)
+RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": junit.render}
+
+
+@click.command("run")
+@click.option(
+    "--adapter",
+    required=True,
+    metavar="NAME",
+    help="A built-in name, module:Class, an entry point, or cmd:PROGRAM for a program in any language.",
+)
+@click.option("--python", metavar="PATH", help="Interpreter of a Python adapter; it needs the base install only.")
+@click.option("--in-process", is_flag=True, help="Call a Python adapter in this process: fast, open to debuggers.")
+@selectors
+@click.option("--strict", is_flag=True, help="Failed SHOULD cases fail the run.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("--waivers", type=FILE, metavar="FILE", help="Known deviations, as TOML.")
+@click.option("--timeout-scale", type=SCALE, default=1.0, metavar="X", help="Multiply each deadline.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained page.")
+@click.option("--json-report", type=FILE, metavar="FILE", help="Write the report as JSON.")
+@click.option("--junit", type=FILE, metavar="FILE", help="Write the report as JUnit XML.")
+@click.option("--json", "json_only", is_flag=True, help="Print the report as JSON and nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Name the cases that pass or do not apply, too.")
+def command(**options: Any) -> int:
+    """Judge an engine on the corpus, or on a part of it.
+
+    Python adapters run in a worker process, so that a crash or a hang costs one case and never the run.
+
+    \b
+    Examples:
+      kvassay run --adapter reference
+      kvassay run --adapter my_engine.kvassay:Adapter --profile merge --html report.html
+      kvassay run --adapter cmd:"node engine.js" --contract attention -k empty
+      kvassay run --adapter my_engine.kvassay:Adapter --waivers waivers.toml --junit junit.xml
+    """
+    corpus = load()
+    cases = select(corpus, options)
+    waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
+    engine = connected(options, corpus)
+    watch = Watch(corpus, waivers, options, len(cases))
+    try:
+        with watch.progress or nullcontext():
+            report = run(
+                cases,
+                engine,
+                corpus,
+                on_start=watch.start,
+                on_result=watch.result,
+                waivers=waivers,
+                strict=options["strict"],
+                fail_fast=options["fail_fast"],
+                deadline_scale=options["timeout_scale"],
+            )
+    finally:
+        engine.close()
+    document = documents.report(report, corpus.requirements, watch.command)
+    for name, render in RENDERERS.items():
+        if options[name]:
+            write(options[name], render(document))
+    if options["json_only"]:
+        sys.stdout.write(json_report.render(document))
+    else:
+        terminal.summary(document, watch.console)
+    return report.exit_code
+
+
+def connected(options: dict[str, Any], corpus: Corpus) -> Engine:
+    """The engine, once it has shown that its adapter works; raises :class:`AdapterError`."""
+    engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
+    problems = smoke(engine, corpus)
+    if problems:
+        engine.close()
+        raise AdapterError("the adapter is broken: " + "; ".join(problems))
+    return engine
+
+
+class Watch:
+    """What a user sees while the run goes on: a bar on a terminal, and each verdict that is no pass."""
+
+    def __init__(self, corpus: Corpus, waivers: Waivers, options: dict[str, Any], total: int) -> None:
+        self.console = out()
+        self.command = repeat_command(options)
+        self.progress: Progress | None = None
+        self._waivers = waivers
+        self._options = options
+        self._requirements = {name: documents.requirement(item) for name, item in corpus.requirements.items()}
+        self._today = datetime.date.today()
+        if self.console.is_terminal and not options["json_only"]:
+            self.progress = _bar(self.console)
+            self._task = self.progress.add_task("", total=total)
+
+    def start(self, case: Case) -> None:
+        """A case begins."""
+        if self.progress is not None:
+            self.progress.update(self._task, description=case.id)
+
+    def result(self, result: Result) -> None:
+        """A verdict is final."""
+        if self.progress is not None:
+            self.progress.advance(self._task)
+        if self._options["json_only"]:
+            return
+        final = waive(result, self._waivers, self._today)
+        row = documents.result(final, self.command, strict=self._options["strict"])
+        for line in self._told(row):
+            say(self.console, line)
+
+    def _told(self, row: documents.Document) -> list[Text]:
+        if row["verdict"] in terminal.CALM:
+            return [terminal.verdict_line(row)] if self._options["verbose"] else []
+        return terminal.case_block(row, self._requirements)
+
+
+def _bar(console: Console) -> Progress:
+    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    return Progress(*columns, console=console, transient=True)
+
+
+def repeat_command(options: dict[str, Any]) -> str:
+    """The command line that reaches the same engine in the same way."""
+    words = ["kvassay", "run", "--adapter", options["adapter"]]
+    if options["python"]:
+        words += ["--python", options["python"]]
+    if options["in_process"]:
+        words.append("--in-process")
+    if options["timeout_scale"] != 1.0:
+        words += ["--timeout-scale", f"{options['timeout_scale']:g}"]
+    return shlex.join(words)

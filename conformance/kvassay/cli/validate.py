@@ -1,0 +1,61 @@
+"""``kvassay validate``: check documents against their schemas."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..corpus import CorpusError
+from ..corpus.schemas import known, problem
+from ..documents import read, recognise
+from ..reports.shorten import text
+from ..waivers import load as load_waivers
+from .console import out, say
+
+PREFIX = "urn:kvassay:"
+WAIVERS = f"{PREFIX}waivers"
+
+
+@click.command("validate")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--schema", metavar="NAME", help="What the documents should be, such as identity/record or report.")
+def command(files: tuple[Path, ...], schema: str | None) -> int:
+    """Check documents: manifests, case files, waivers, reports, registries.
+
+    What a document is shows by its members. Each file gives one line: its kind, or the JSON pointer and the reason.
+    Exits with 2 when a file is not valid.
+
+    \b
+    Examples:
+      kvassay validate manifest.json
+      kvassay validate waivers.toml report.json
+    """
+    console = out()
+    bad = 0
+    for path in files:
+        try:
+            kind = check(path, schema)
+        except CorpusError as error:
+            bad += 1
+            print(f"kvassay: {' '.join(text(str(error), 1000).split())}", file=sys.stderr)
+        else:
+            say(console, f"{path}: a valid document ({kind})")
+    return 2 if bad else 0
+
+
+def check(path: Path, schema: str | None = None) -> str:
+    """Name of the schema of a valid document; raises :class:`CorpusError` for an invalid one."""
+    document = read(path)
+    uri = f"{PREFIX}{schema.removesuffix('.json')}" if schema else recognise(document)
+    if uri is None:
+        raise CorpusError("like no document of the suite; --schema NAME says which it should be", file=str(path))
+    known(uri)
+    name = uri.removeprefix(PREFIX).replace("#/$defs", "")
+    found = problem(document, uri)
+    if found is not None:
+        raise CorpusError(f"{found[1]} (schema {name})", file=str(path), pointer=found[0] or "/")
+    if uri == WAIVERS:
+        load_waivers(path)
+    return name

@@ -1,0 +1,367 @@
+"""The command line: verdicts, forms of output, selection, and one line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import miniature
+import pytest
+from kvassay import __version__, cli
+from kvassay.cli import cases as list_module
+from kvassay.cli import explain as explain_module
+from kvassay.cli import run as run_module
+from kvassay.corpus.schemas import problem
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands see the corpus of seven cases."""
+    for module in (run_module, list_module, explain_module):
+        monkeypatch.setattr(module, "load", miniature.corpus)
+
+
+@pytest.fixture
+def kvassay(capsys: pytest.CaptureFixture[str], small: None) -> Callable[..., tuple[int, str, str]]:
+    def command(*arguments: str | Path) -> tuple[int, str, str]:
+        code = cli.status([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+def run_it(kvassay: Command, engine: str, *more: str | Path) -> tuple[int, str, str]:
+    return kvassay("run", "--adapter", f"miniature:{engine}", "--in-process", *more)
+
+
+def in_shell(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(str(ROOT / part) for part in ("conformance", "reference", "kernels", "tests"))
+    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", **more.pop("env", {})}
+    command = [sys.executable, "-m", "kvassay", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60, **more)
+
+
+class TestRun:
+    @pytest.mark.parametrize(
+        ("engine", "code", "last"),
+        [
+            ("Good", 0, "all required cases pass in "),
+            ("Nan", 1, "1 case failed in "),
+            ("Drift", 1, "2 cases failed, 2 warnings in "),
+            ("Shy", 1, "1 case failed in "),
+        ],
+    )
+    def test_exit_status_and_conclusion(self, kvassay: Command, engine: str, code: int, last: str) -> None:
+        status, out, err = run_it(kvassay, engine)
+        assert (status, err) == (code, "")
+        assert out.splitlines()[-1].startswith(last)
+
+    def test_a_failing_case_tells_everything(self, kvassay: Command) -> None:
+        _, out, _ = run_it(kvassay, "Drift", "--case", "attention/merge/empty-and-full")
+        assert "worst 1e+03 times it" in out
+        assert "differs   out[1, 0]: expected 3, returned 3.00999999" in out
+        assert "requires  ATT-901 (must): Merging with an empty state changes nothing." in out
+        repeat = "kvassay run --adapter miniature:Drift --in-process --case attention/merge/empty-and-full"
+        assert f"  repeat    {repeat}\n" in out
+
+    def test_the_repeating_line_repeats(self, kvassay: Command) -> None:
+        _, out, _ = run_it(kvassay, "Nan")
+        (line,) = [line for line in out.splitlines() if line.strip().startswith("repeat")]
+        code, again, _ = kvassay(*line.split()[2:])
+        assert code == 1
+        assert "attention/merge/two-empty" in again
+
+    def test_strict_counts_a_should(self, kvassay: Command) -> None:
+        polite = ("--case", "attention/merge/polite")
+        assert run_it(kvassay, "Drift", *polite)[0] == 0
+        assert run_it(kvassay, "Drift", *polite, "--strict")[0] == 1
+
+    def test_a_provisional_case_never_counts(self, kvassay: Command) -> None:
+        code, out, _ = run_it(kvassay, "Drift", "--case", "attention/merge/next-year", "--strict")
+        assert code == 0
+        assert "provisional: reported, not counted" in out
+
+    def test_verbose_names_every_case(self, kvassay: Command) -> None:
+        _, out, _ = run_it(kvassay, "Good", "-v")
+        assert all(case.id in out for case in miniature.CASES)
+        assert "does not claim the profile keys" in out
+
+    def test_fail_fast_stops(self, kvassay: Command) -> None:
+        _, out, _ = run_it(kvassay, "Drift", "--fail-fast", "--json")
+        assert len(json.loads(out)["results"]) == 1
+
+    def test_all_reports_are_written(self, kvassay: Command, tmp_path: Path) -> None:
+        names = {"--html": "a/page.html", "--json-report": "b/report.json", "--junit": "c/junit.xml"}
+        arguments = [part for option, name in names.items() for part in (option, tmp_path / name)]
+        assert run_it(kvassay, "Nan", *arguments)[0] == 1
+        assert (tmp_path / "a/page.html").read_text().startswith("<!doctype html>")
+        assert (tmp_path / "c/junit.xml").read_text().startswith("<?xml")
+        document = json.loads((tmp_path / "b/report.json").read_text())
+        assert problem(document, "urn:kvassay:report") is None
+        assert kvassay("validate", tmp_path / "b/report.json")[:2] == (
+            0,
+            f"{tmp_path}/b/report.json: a valid document (report)\n",
+        )
+        code, out, _ = kvassay("report", tmp_path / "b/report.json", "--html", tmp_path / "again.html")
+        assert code == 1
+        assert "attention/merge/two-empty" in out
+        assert (tmp_path / "again.html").read_text() == (tmp_path / "a/page.html").read_text()
+
+    def test_json_is_all_that_is_printed(self, kvassay: Command) -> None:
+        code, out, err = run_it(kvassay, "Drift", "--json")
+        assert (code, err) == (1, "")
+        assert problem(json.loads(out), "urn:kvassay:report") is None
+
+    def test_nothing_that_applies_is_an_error(self, kvassay: Command) -> None:
+        code, out, _ = run_it(kvassay, "Good", "--contract", "identity")
+        assert code == 2
+        assert "nothing was judged" in out
+
+    def test_hostile_text_stays_text(self, kvassay: Command) -> None:
+        code, out, _ = run_it(kvassay, "Hostile")
+        assert code == 1
+        assert "[bold]x[/bold]" in out
+        assert "\x1b" not in out
+        assert "\x07" not in out
+
+    def test_a_crash_costs_one_verdict_each(self, kvassay: Command) -> None:
+        code, out, _ = kvassay("run", "--adapter", "miniature:Crash", "--json")
+        assert code == 1
+        assert json.loads(out)["counts"] == {"error": 6, "not-applicable": 1}
+
+
+class TestWaivers:
+    WAIVER = """[[waiver]]
+case = "attention/merge/two-empty"
+category = "bug"
+link = "https://example.org/issues/1"
+expires = {expires}
+verdict = "{verdict}"
+reason = "Mended in the next release."
+"""
+
+    @pytest.mark.parametrize(
+        ("engine", "expires", "verdict", "code", "told"),
+        [
+            ("Nan", "2999-01-01", "fail", 0, "all required cases pass"),
+            ("Nan", "2020-01-01", "fail", 1, "expired on 2020-01-01"),
+            ("Nan", "2999-01-01", "error", 1, "1 case failed"),
+            ("Good", "2999-01-01", "fail", 1, "passes, although a waiver expects fail"),
+        ],
+    )
+    def test_a_waiver_covers_its_verdict(
+        self, kvassay: Command, tmp_path: Path, engine: str, expires: str, verdict: str, code: int, told: str
+    ) -> None:
+        path = tmp_path / "waivers.toml"
+        path.write_text(self.WAIVER.format(expires=expires, verdict=verdict))
+        status, out, _ = run_it(kvassay, engine, "--waivers", path)
+        assert status == code
+        assert told in out
+        assert run_it(kvassay, engine, "--waivers", path, "--case", "attention/merge/order")[0] == (
+            expires == "2020-01-01"
+        )
+
+    def test_a_bad_file_is_one_line(self, kvassay: Command, tmp_path: Path) -> None:
+        path = tmp_path / "waivers.toml"
+        path.write_text("[[waiver]]\ncase = 3\n")
+        code, out, err = run_it(kvassay, "Good", "--waivers", path)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{path}: /waiver/0" in err
+
+
+class TestList:
+    def test_titles(self, kvassay: Command) -> None:
+        code, out, _ = kvassay("list", "--contract", "attention")
+        assert code == 0
+        assert "attention/merge/polite" in out
+        assert "(should)" in out
+        assert "(provisional)" in out
+        assert out.endswith("6 cases\n")
+
+    def test_json(self, kvassay: Command) -> None:
+        _, out, _ = kvassay("list", "--kind", "relation", "--json")
+        (row,) = json.loads(out)
+        assert row["id"] == "attention/merge/order"
+        assert row["requirements"] == ["ATT-901", "ATT-902"]
+        assert row["ops"] == ["attention.merge"]
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("arguments", "code", "told"),
+        [
+            (["run", "--adapter", "reference", "--case", "no/such"], 2, "no case 'no/such'"),
+            (["run", "--adapter", "miniature:Good", "--case", "attention/merge/too-empty"], 2, "did you mean"),
+            (["run", "--adapter", "no-such"], 3, "unknown adapter"),
+            (["run", "--adapter", "miniature:Unstartable"], 3, "no such device"),
+            (["run", "--adapter", "miniature:Missing"], 3, "Missing"),
+            (["run", "--adapter", "cmd:/no/such/program"], 3, "/no/such/program"),
+            (["run"], 2, "--adapter"),
+            (
+                ["run", "--adapter", "miniature:Good", "--in-process", "--html", "/proc/no/file.html"],
+                2,
+                "/proc/no/file.html",
+            ),
+            (["run", "--adapter", "miniature:Good", "--timeout-scale", "-1"], 2, "-1"),
+            (["list", "--kind", "novel"], 2, "novel"),
+            (["list", "-k", "zzz"], 2, "no case"),
+            (["explain", "ATT-9001"], 2, "did you mean 'ATT-901'"),
+            (["oracle", "no-such"], 2, "no contract 'no-such'"),
+            (["report", "/no/such.json"], 2, "/no/such.json"),
+            (["nonsense"], 2, "nonsense"),
+        ],
+    )
+    def test_one_line_and_a_status(self, kvassay: Command, arguments: list[str], code: int, told: str) -> None:
+        status, out, err = kvassay(*arguments)
+        assert (status, out) == (code, "")
+        first, *rest = err.splitlines()
+        assert first.startswith("kvassay: ")
+        assert told in first
+        assert all(line.startswith(("try kvassay", "  ")) for line in rest)
+        assert "Traceback" not in first
+
+
+class TestValidate:
+    @pytest.mark.parametrize(
+        ("name", "content", "told"),
+        [
+            ("a.json", b"{", "not JSON: "),
+            ("a.json", b"\xff\xfe\x00\x01", "not UTF-8"),
+            ("a.json", b"[" * 200_000, "nested"),
+            ("a.json", b'{"a": 1, "a": 2}', "'a' stands twice"),
+            ("a.json", b'{"format": "kvassay-report-v1", "seed": NaN}', "NaN"),
+            ("a.json", b'{"format": "kvassay-report-v1"}', "schema report"),
+            ("a.json", b'{"colour": "blue"}', "like no document"),
+            ("a.json", b"[1, 2]", "like no document"),
+            ("a.json", b"", "not JSON"),
+            ("a.json", b'"\\ud800"', "like no document"),
+            ("a.toml", b"[[waiver]]\ncase = 'a'\n", "/waiver/0"),
+            ("a.toml", b"\x00", "not TOML"),
+        ],
+    )
+    def test_a_bad_document_is_one_line(
+        self, kvassay: Command, tmp_path: Path, name: str, content: bytes, told: str
+    ) -> None:
+        path = tmp_path / name
+        path.write_bytes(content)
+        code, out, err = kvassay("validate", path)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"kvassay: {path}: ")
+        assert told in err
+
+    @pytest.mark.parametrize("path", ["/no/such/file.json", "/", "/proc/self/mem"])
+    def test_an_unreadable_file_is_one_line(self, kvassay: Command, path: str) -> None:
+        code, out, err = kvassay("validate", path)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"kvassay: {path}: ")
+
+    def test_the_pointer_names_the_place(self, kvassay: Command, tmp_path: Path) -> None:
+        _, out, _ = run_it(kvassay, "Nan", "--json")
+        document = json.loads(out)
+        document["results"][1]["verdict"] = "perhaps"
+        path = tmp_path / "broken.json"
+        path.write_text(json.dumps(document))
+        code, _, err = kvassay("validate", path)
+        assert code == 2
+        assert f"{path}: /results/1/verdict: " in err
+
+    def test_good_and_bad_files_together(self, kvassay: Command, tmp_path: Path) -> None:
+        good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+        good.write_text(run_it(kvassay, "Good", "--json")[1])
+        bad.write_text("{}")
+        code, out, err = kvassay("validate", good, bad)
+        assert (code, out.count("\n"), err.count("\n")) == (2, 1, 1)
+
+    def test_the_schema_can_be_named(self, kvassay: Command, tmp_path: Path) -> None:
+        path = tmp_path / "a.json"
+        path.write_text("{}")
+        assert "(schema engine)" in kvassay("validate", "--schema", "engine", path)[2]
+        assert kvassay("validate", "--schema", "nonsense", path)[0] == 2
+
+    def test_the_shipped_registries_are_valid(self, kvassay: Command) -> None:
+        names = ("reasons", "profiles", "capabilities")
+        code, out, _ = kvassay("validate", *(ROOT / "schemas" / f"{name}.json" for name in names))
+        assert code == 0
+        assert [line.rpartition("(")[2] for line in out.splitlines()] == [f"registry/{name})" for name in names]
+
+
+class TestExplain:
+    @pytest.mark.parametrize(
+        ("name", "kind", "told"),
+        [
+            ("ATT-901", "requirement", ["Merging with an empty state changes nothing.", "attention/merge/two-empty"]),
+            ("SHAPE_MISMATCH", "reason", ["Extents differ.", "Compare them.", "attention/merge/mixed-shapes"]),
+            ("attention/merge/order", "case", ["2. attention.merge", "close(a, b)", "ATT-902"]),
+            ("attention.merge", "op", ["states", "attention/merge/polite"]),
+            ("merge", "profile", ["Merges partial states."]),
+            ("fences", "capability", ["Whether it fences."]),
+            ("attention", "contract", ["ATT-903", "6 cases"]),
+        ],
+    )
+    def test_every_kind_of_id(self, kvassay: Command, name: str, kind: str, told: list[str]) -> None:
+        code, out, _ = kvassay("explain", name)
+        assert code == 0
+        assert out.startswith(f"{kind} {name}\n")
+        assert all(text in out for text in told)
+        data = json.loads(kvassay("explain", name, "--json")[1])
+        assert (data["kind"], data["id"]) == (kind, name)
+
+
+class TestShell:
+    def test_version_and_help(self) -> None:
+        assert in_shell("--version").stdout == f"kvassay {__version__}\n"
+        shown = in_shell("--help").stdout
+        assert all(name in shown for name in cli.COMMANDS)
+        assert "Exit status" in shown
+
+    @pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+    def test_every_command_has_help_with_an_example(self, name: str) -> None:
+        shown = in_shell(name, "--help")
+        assert shown.returncode == 0
+        assert f"kvassay {name} " in shown.stdout
+
+    def test_a_closed_pipe_ends_quietly(self) -> None:
+        script = f"{sys.executable} -m kvassay --help | true"
+        path = os.pathsep.join(str(ROOT / part) for part in ("conformance", "reference", "kernels"))
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=60
+        )
+        assert done.stderr == ""
+
+    def test_a_bug_is_one_line(self, monkeypatch: pytest.MonkeyPatch, kvassay: Command) -> None:
+        def broken() -> Iterator[None]:
+            raise ZeroDivisionError("oops")
+
+        monkeypatch.setattr(list_module, "load", broken)
+        code, _, err = kvassay("list")
+        assert code == 2
+        assert err.startswith("kvassay: internal error: ZeroDivisionError: oops\n")
+
+    def test_an_interrupt_ends_with_130(self) -> None:
+        path = os.pathsep.join(str(ROOT / part) for part in ("conformance", "reference", "kernels"))
+        script = (
+            "import sys, time, kvassay.cli, kvassay.cli.cases as c\n"
+            "c.load = lambda: (print('on', flush=True), time.sleep(60))\n"
+            "kvassay.cli.main(['list'])"
+        )
+        env = {**os.environ, "PYTHONPATH": path}
+        process = subprocess.Popen([sys.executable, "-c", script], env=env, stdout=-1, stderr=-1, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err.strip()) == (130, "kvassay: interrupted")
