@@ -8,7 +8,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DATA = {"schemas": "kvassay/schemas", "fixtures": "kvassay/fixtures", "spec": "kvassay/spec"}
+DATA = {"schemas": "kvassay/schemas", "fixtures": "kvassay/fixtures", "spec": "kvassay/spec", "examples": "kvassay/examples"}
 
 
 class DataHook(BuildHookInterface[Any]):

@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 
 from ..core.model import EngineDescription, Json
 
+OP_FAMILIES = frozenset({"attention", "identity", "control"})
+"""First parts of the names of ops; methods that begin otherwise are the adapter's own affair."""
+
 
 @dataclass(frozen=True)
 class EngineInfo:
@@ -51,10 +54,10 @@ class EngineAdapter:
     """Base class of adapters.
 
     An op ``identity.key`` is supported exactly when the method ``identity_key`` is defined; a control
-    ``control.hold`` when ``control_hold`` is; helpers start with an underscore. A method gets the request as
-    a mapping whose tensors are read-only NumPy arrays (bfloat16 by ``ml_dtypes``) and returns the result as a
-    mapping with NumPy arrays. It raises :class:`Rejected` or :class:`Unsupported`, or returns
-    :class:`Pending`; any other exception is an error of the engine.
+    ``control.hold`` when ``control_hold`` is. A method gets the request as a mapping whose tensors are read-only
+    NumPy arrays (bfloat16 by ``ml_dtypes``) and returns the result as a mapping with NumPy arrays. It raises
+    :class:`Rejected` or :class:`Unsupported`, or returns :class:`Pending`; any other exception is an error of
+    the engine.
     """
 
     engine: ClassVar[EngineInfo]
@@ -82,8 +85,8 @@ class EngineAdapter:
     @classmethod
     def ops(cls) -> frozenset[str]:
         """Ops and controls whose methods the class defines."""
-        own = (name for name in dir(cls) if not name.startswith("_") and not hasattr(EngineAdapter, name))
-        return frozenset(_op_of(name) for name in own if "_" in name and callable(getattr(cls, name)))
+        own = (name for name in dir(cls) if name.partition("_")[0] in OP_FAMILIES and name.partition("_")[2])
+        return frozenset(name.replace("_", ".", 1) for name in own if callable(getattr(cls, name)))
 
     def describe(self) -> EngineDescription:
         """What the engine says of itself; derived from the class, seldom overridden."""
@@ -100,7 +103,3 @@ class EngineAdapter:
             variants=self.variants,
             capabilities=dict(self.capabilities),
         )
-
-
-def _op_of(method: str) -> str:
-    return method.replace("_", ".", 1)

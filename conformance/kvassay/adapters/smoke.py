@@ -31,7 +31,7 @@ def _undeclarable(description: EngineDescription, corpus: Corpus) -> Iterator[st
     for op in sorted(description.ops):
         if not _is_op(op) and op not in CONTROLS:
             known = [op for profile in corpus.profiles.values() for op in profile.ops]
-            yield f"it declares the op {op}, which no contract has{_near(op, known)}; helper methods start with _"
+            yield f"it declares the op {op}, which no contract has{_near(op, known)}"
     for name in sorted(description.profiles or ()):
         if name not in corpus.profiles:
             yield f"it claims the profile {name}, which does not exist{_near(name, corpus.profiles)}"
