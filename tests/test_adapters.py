@@ -289,6 +289,14 @@ def test_the_skeleton_overwrites_nothing(tmp_path, language):
     assert written[-1].read_text(encoding="utf-8") == "mine"
 
 
+def test_the_first_engine_of_the_protocol_page_runs(tmp_path):
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    program = tmp_path / "engine.py"
+    program.write_text(page.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    report = judged(f"cmd: {sys.executable} {program}")
+    assert {str(result.verdict) for result in report.results} == {"not-applicable"}
+
+
 def test_the_python_example_is_blamed_for_nothing(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "python-engine")
     verdicts = [str(result.verdict) for result in judged("adapter:Adapter").results]

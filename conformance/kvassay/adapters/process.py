@@ -128,6 +128,8 @@ class Child:
 
     def _exited(self) -> bool:
         """Whether the child is gone; it stays a zombie, so that its group's number cannot pass to strangers."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return self._process.poll() is not None
         try:
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
         except ChildProcessError:
