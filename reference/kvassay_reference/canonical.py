@@ -127,7 +127,12 @@ def encode_fields(kind: str, fields: Iterable[tuple[str, Form, Any]]) -> bytes:
 
 def digest(kind: str, fields: Mapping[str, Any]) -> str:
     """SHA-256 of the encoding, in lower-case hexadecimal."""
-    return hashlib.sha256(encode(kind, fields)).hexdigest()
+    return sha256(encode(kind, fields))
+
+
+def sha256(encoding: bytes) -> str:
+    """SHA-256 in lower-case hexadecimal."""
+    return hashlib.sha256(encoding).hexdigest()
 
 
 def support_sha256(positions: Sequence[int]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,25 +11,22 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from .admission import Stage, Violation, current, may_copy, row_sha256, violations
+from .attention import Mask, State
+from .attention import partial as partial_attention
 from .canonical import support_sha256
+from .errors import Refusal
 from .manifest import Gather, Lookup, Manifest, PartialReceipt, Replica
 
 Array = Any
 """An array of any library that the Array API standard covers."""
-
-
-class NotAdmitted(Exception):  # noqa: N818
-    """A manifest or a step of it breaks a rule."""
-
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(*violation)
-        self.violation = violation
+Rules = Callable[[Manifest, Stage], Iterable[Violation]]
+"""What a manifest violates up to a stage, in the order of precedence."""
 
 
 def demand(condition: bool, reason: str, pointer: str = "") -> None:
-    """Raise :class:`NotAdmitted` unless the condition holds."""
+    """Raise :class:`Refusal` unless the condition holds."""
     if not condition:
-        raise NotAdmitted(Violation(reason, pointer))
+        raise Refusal(reason, pointer)
 
 
 @dataclass(frozen=True)
@@ -63,17 +59,14 @@ class Retrieval:
     steps only; what the rows are and where they live stands in what was published.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = violations) -> None:
         self.published: list[Published] = []
-
-    def violations(self, m: Manifest, stage: Stage) -> Iterable[Violation]:
-        """What a manifest violates, in the order of precedence."""
-        return violations(m, stage)
+        self.rules = rules
 
     def admit(self, m: Manifest, stage: Stage = Stage.OUTPUT) -> None:
-        """Raise :class:`NotAdmitted` for the first violation."""
-        for violation in self.violations(m, stage):
-            raise NotAdmitted(violation)
+        """Raise :class:`Refusal` for the first violation."""
+        for violation in self.rules(m, stage):
+            raise Refusal(*violation)
 
     def publish(self, entry: Published) -> None:
         """Make rows readable once the manifest is admitted and the payload is the one that it names."""
@@ -160,7 +153,7 @@ class Retrieval:
         arrays = (entry.k, entry.v, entry.trace_k, entry.trace_v)
         return Rows(*(_take(array[layer, kv_head, :, :], index) for array in arrays))
 
-    def partial(self, caller: Manifest, q: Array, scale: float) -> tuple[dict[str, Array], PartialReceipt]:
+    def partial(self, caller: Manifest, q: Array, scale: float) -> tuple[State, PartialReceipt]:
         """The state (m, l, u) of one query head over the gathered rows; it serves this query and this mask alone."""
         entry = self.find(caller)
         m = replace(
@@ -187,20 +180,22 @@ class Retrieval:
             state_schema="fp32-m-l-u-v1",
             merge_revision=op.merge_revision,
         )
-        return online_softmax(q, rows.k, rows.v, scale), receipt
+        return reduce(rows, q, positions, scale), receipt
 
 
-def online_softmax(q: Array, k: Array, v: Array, scale: float) -> dict[str, Array]:
-    """``m = max(s)``, ``l = sum(exp(s - m))``, ``u = sum(exp(s - m) v)`` in float32 for q [H, d], k and v [n, d]."""
+def reduce(rows: Rows, q: Array, positions: tuple[int, ...], scale: float) -> State:
+    """The state of one query head q [1, d] over packed rows; every gathered row is legal."""
     xp = array_namespace(q)
-    k, v = xp.astype(k, xp.float32), xp.astype(v, xp.float32)
-    if k.shape[0] == 0:
-        mass = xp.zeros((q.shape[0],), dtype=xp.float32)
-        return {"m": mass - math.inf, "l": mass, "u": xp.zeros((q.shape[0], v.shape[1]), dtype=xp.float32)}
-    scores = xp.matmul(q, xp.matrix_transpose(k)) * scale
-    m = xp.max(scores, axis=-1)
-    weights = xp.exp(scores - m[:, None])
-    return {"m": m, "l": xp.sum(weights, axis=-1), "u": xp.matmul(weights, v)}
+    return partial_attention(
+        q,
+        xp.astype(rows.k, q.dtype)[:, None, :],
+        xp.astype(rows.v, q.dtype)[:, None, :],
+        scale=scale,
+        kv_head_of=[0],
+        positions=xp.asarray(positions, dtype=xp.int64),
+        q_position=max(positions, default=0),
+        mask=Mask(causal=False),
+    )
 
 
 def payload_sha256(entry: Published) -> str:

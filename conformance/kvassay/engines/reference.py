@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 
 from ..adapters.base import EngineAdapter, EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
+from .reference_identity import Fenced, IdentityReference
 
 VERSION = "0.1.0"
 
 
-class Reference(AttentionReference, EngineAdapter):
+class Reference(AttentionReference, IdentityReference, EngineAdapter):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy")
-    profiles = AttentionReference.attention_profiles
+    profiles = AttentionReference.attention_profiles | IdentityReference.identity_profiles
     capabilities: ClassVar[dict[str, Any]] = dict(AttentionReference.attention_capabilities)
 
 
@@ -48,6 +49,14 @@ class ReferenceZero(Reference):
     engine = EngineInfo("reference", VERSION, notes="NumPy, output 0 over no rows")
     capabilities: ClassVar[dict[str, Any]] = {**Reference.capabilities, "attention.empty_output": "zero"}
     finish = AttentionReference.finish_with_zero
+
+
+class ReferenceFenced(Fenced, Reference):
+    """Row keys without model, adapter, tenant and generations, which are fenced by reset instead."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy, fields fenced by reset")
+    profiles = Reference.profiles | Fenced.identity_profiles
+    capabilities: ClassVar[dict[str, Any]] = {**Reference.capabilities, **Fenced.identity_capabilities}
 
 
 class ReferenceTorch(TorchArrays, Reference):

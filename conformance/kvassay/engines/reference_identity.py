@@ -1,122 +1,108 @@
-"""The reference of the contract identity as an engine; ``reference.py`` combines it with the other contracts."""
+"""The identity ops of the built-in adapter: documents read into the reference's manifests, rows stored under its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from kvassay_reference import canonical, reuse
-from kvassay_reference.admission import Stage, Violation, violations
-from kvassay_reference.identity import NotAdmitted, Published, Retrieval
+from kvassay_reference import admission, canonical, reuse
+from kvassay_reference.admission import Stage, Violation
+from kvassay_reference.attention import State
+from kvassay_reference.identity import Published, Retrieval
 from kvassay_reference.manifest import Manifest, NotAManifest, read, write
 
-from ..adapters.base import EngineAdapter, EngineInfo, Rejected
+from ..adapters.base import Rejected
+from .reference_attention import refusals_named
 
 Request = Mapping[str, Any]
+Record = Mapping[str, Any]
 Result = dict[str, Any]
 
-FENCED = (
-    "model",
-    "checkpoint_generation",
-    "adapter_name",
-    "adapter_id",
-    "adapter_version",
-    "tenant",
-    "namespace_generation",
-    "cache_abi",
-    "visibility_policy",
-    "position_contract",
-    "rope_config",
-    "dtype",
-    "codec",
-    "layout",
-    "shard_rank",
-    "shard_count",
-    "cache_generation",
-    "publication_generation",
-)
-"""Fields of a record that an engine may keep out of its keys and fence by reset instead."""
 
+class IdentityReference:
+    """The identity ops. Faults override one of the small methods; so do other array libraries."""
 
-class _Checked(Retrieval):
-    """A retrieval that asks the engine for its rules, so that an engine can lack some."""
-
-    def __init__(self, engine: IdentityOps) -> None:
-        super().__init__()
-        self.engine = engine
-
-    def violations(self, m: Manifest, stage: Stage) -> Iterable[Violation]:
-        return self.engine.violations(m, stage)
-
-
-class IdentityOps(EngineAdapter):
-    """The ops of the contract identity."""
-
-    retrieval_type: type[_Checked] = _Checked
+    identity_profiles: ClassVar[frozenset[str]] = frozenset(
+        {"digests", "manifest", "retrieval", "keys", "key-strings", "diagnosis"}
+    )
 
     def open(self) -> None:
-        """An empty store and nothing published."""
-        super().open()
+        """Nothing stored and nothing published."""
         self.store = reuse.RowStore()
-        self.retrieval = self.retrieval_type(self)
+        self.retrieval = self.new_retrieval()
 
-    # manifests
+    # digests and manifests
 
-    def violations(self, m: Manifest, stage: Stage) -> Iterable[Violation]:
-        """What a manifest violates, in the order of precedence."""
-        return violations(m, stage)
+    def encode(self, kind: str, fields: Mapping[str, Any]) -> bytes:
+        """Canonical encoding of an identity."""
+        return canonical.encode(kind, fields)
+
+    def digest(self, encoding: bytes) -> str:
+        """Digest of an encoding."""
+        return canonical.sha256(encoding)
 
     def identity_digest(self, request: Request) -> Result:
         """The digest of one identity and its encoding."""
-        fields = dict(request)
-        kind = fields.pop("kind")
-        return {"sha256": canonical.digest(kind, fields), "canonical": canonical.encode(kind, fields).hex()}
+        encoding = self.encode(request["kind"], request)
+        return {"sha256": self.digest(encoding), "canonical": encoding.hex()}
 
     def identity_admit(self, request: Request) -> Result:
         """Accept a manifest or reject it."""
-        self._do(lambda: self.retrieval.admit(self._manifest(request)))
+        manifest = self.manifest(request)
+        with refusals_named():
+            self.retrieval.admit(manifest)
         return {}
 
-    def identity_publish(self, request: Request) -> Result:
-        """Keep a manifest and its rows."""
-        arrays = {name: request[name] for name in ("k", "v", "trace_k", "trace_v", "proxy")}
-        self._do(lambda: self.retrieval.publish(Published(self._manifest(request), **arrays)))
-        return {}
-
-    def identity_lookup(self, request: Request) -> Result:
-        """Candidates of an operation."""
-        manifest = self._manifest(request)
-        receipt = self._do(lambda: self.retrieval.lookup(manifest, request["query_proxy"], request["count"]))
-        return {"outcome": "served", "receipt": write(receipt)}
-
-    def identity_gather(self, request: Request) -> Result:
-        """Rows of the candidates."""
-        rows, receipt = self._do(lambda: self.retrieval.gather(self._manifest(request)))
-        return {"outcome": "served", **vars(rows), "receipt": write(receipt)}
-
-    def identity_partial(self, request: Request) -> Result:
-        """State of the gathered rows."""
-        manifest = self._manifest(request)
-        state, receipt = self._do(lambda: self.retrieval.partial(manifest, request["q"], request["scale"]))
-        return {"outcome": "served", "state": {"schema": "fp32-m-l-u-v1", **state}, "receipt": write(receipt)}
-
-    def _manifest(self, request: Request) -> Manifest:
+    def manifest(self, request: Request) -> Manifest:
+        """The request's document as a manifest."""
         try:
             return read(Manifest, request["document"])
         except NotAManifest as problem:
             raise Rejected("SCHEMA_VIOLATION", str(problem)) from None
 
-    @staticmethod
-    def _do(action: Any) -> Any:
-        try:
-            return action()
-        except NotAdmitted as refusal:
-            raise Rejected(*refusal.violation) from None
+    def violations(self, manifest: Manifest, stage: Stage) -> Iterable[Violation]:
+        """What a manifest violates, in the order of precedence."""
+        return admission.violations(manifest, stage)
+
+    # retrieval
+
+    def new_retrieval(self) -> Retrieval:
+        """A session without publications, under the engine's own rules."""
+        return Retrieval(self.violations)
+
+    def identity_publish(self, request: Request) -> Result:
+        """Keep a manifest and its rows."""
+        manifest = self.manifest(request)
+        arrays = {name: self.inward(request[name]) for name in ("k", "v", "trace_k", "trace_v", "proxy")}
+        with refusals_named():
+            self.retrieval.publish(Published(manifest, **arrays))
+        return {}
+
+    def identity_lookup(self, request: Request) -> Result:
+        """Candidates of an operation."""
+        manifest, query = self.manifest(request), self.inward(request["query_proxy"])
+        with refusals_named():
+            return {"outcome": "served", "receipt": write(self.retrieval.lookup(manifest, query, request["count"]))}
+
+    def identity_gather(self, request: Request) -> Result:
+        """Rows of the candidates."""
+        manifest = self.manifest(request)
+        with refusals_named():
+            rows, receipt = self.retrieval.gather(manifest)
+        arrays = {name: self.outward(array) for name, array in vars(rows).items()}
+        return {"outcome": "served", **arrays, "receipt": write(receipt)}
+
+    def identity_partial(self, request: Request) -> Result:
+        """State of the gathered rows."""
+        manifest, q = self.manifest(request), self.inward(request["q"])
+        with refusals_named():
+            state, receipt = self.retrieval.partial(manifest, q, request["scale"])
+        return {"outcome": "served", "state": self.write_state(state), "receipt": write(receipt)}
 
     # keys
 
-    def row_keys(self, record: Mapping[str, Any]) -> list[bytes]:
+    def row_keys(self, record: Record) -> list[bytes]:
         """One key per row of a record."""
         return reuse.row_keys(record)
 
@@ -137,17 +123,39 @@ class IdentityOps(EngineAdapter):
             return {"outcome": "miss", "rows": 0}
         return {"outcome": "hit", "rows": len(found), "data": np.stack(found)}
 
+    # what the other contracts' mixin brings
 
-class FencedReference(IdentityOps):
-    """An engine whose keys carry tokens, salt, content and place only; everything else it fences by reset."""
+    def inward(self, array: Any) -> Any:
+        """A NumPy array as an array of the reference's library."""
+        raise NotImplementedError
 
-    engine = EngineInfo("reference-fenced", "1", notes="Keys without generations; reset on every announced change.")
-    profiles = frozenset({"fences", "keys"})
-    capabilities = {f"identity.field.{name}": "fenced" for name in FENCED}  # noqa: RUF012 (read only)
+    def outward(self, array: Any) -> Any:
+        """An array of the reference's library as a NumPy array."""
+        raise NotImplementedError
 
-    def row_keys(self, record: Mapping[str, Any]) -> list[bytes]:
-        """Keys without the fenced fields."""
-        return reuse.row_keys({name: value for name, value in record.items() if name not in FENCED})
+    def write_state(self, state: State) -> dict[str, Any]:
+        """A state of a reply, in the preferred schema."""
+        raise NotImplementedError
+
+
+class Fenced:
+    """Keys of tokens, content, salt and place alone; every other field is fenced by reset when it changes."""
+
+    fields: ClassVar[frozenset[str]] = frozenset(name for name, _ in reuse.SCOPE) - {
+        "cache_salt",
+        "layer",
+        "kv_head",
+        "first_position",
+        "prompt_embeds_sha256",
+    }
+    identity_profiles: ClassVar[frozenset[str]] = IdentityReference.identity_profiles | {"fences"}
+    identity_capabilities: ClassVar[Mapping[str, Any]] = {f"identity.field.{name}": "fenced" for name in fields}
+
+    store: reuse.RowStore
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        """One key per row, without the fenced fields."""
+        return reuse.row_keys({name: value for name, value in record.items() if name not in self.fields})
 
     def identity_change(self, request: Request) -> Result:
         """Drop every row: any of them may belong to the old value."""
