@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -333,13 +334,37 @@ class TestShell:
         assert shown.returncode == 0
         assert f"kvassay {name} " in shown.stdout
 
-    def test_a_closed_pipe_ends_quietly(self) -> None:
-        script = f"{sys.executable} -m kvassay --help | true"
+    @pytest.mark.parametrize("command", ["list", "list --json", "explain attention"])
+    def test_a_closed_pipe_ends_quietly(self, command: str) -> None:
+        script = f'"{sys.executable}" -m kvassay {command} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}'
         path = os.pathsep.join(str(ROOT / part) for part in ("conformance", "reference", "kernels"))
-        done = subprocess.run(
-            ["bash", "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=60
-        )
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, timeout=60)
         assert done.stderr == ""
+        assert done.returncode in (0, 141)  # 0 where everything was written before the reader left
+
+    @pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+    def test_a_terminal_gets_a_bar_and_colour(self, env: dict[str, str], coloured: bool) -> None:
+        script = (
+            "import kvassay.cli, kvassay.cli.run as run, miniature\n"
+            "run.load = miniature.corpus\n"
+            "kvassay.cli.main(['run', '--adapter', 'miniature:Nan', '--in-process'])"
+        )
+        path = os.pathsep.join(str(ROOT / part) for part in ("conformance", "reference", "kernels", "tests"))
+        inner, outer = os.openpty()
+        clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "COLORTERM")}
+        full = {**clean, "PYTHONPATH": path, "TERM": "xterm-256color", "COLUMNS": "100", **env}
+        process = subprocess.Popen([sys.executable, "-c", script], env=full, stdout=outer, stderr=outer)
+        os.close(outer)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a pseudo-terminal is an error on Linux
+            while part := os.read(inner, 4096):
+                shown += part
+        os.close(inner)
+        assert process.wait(timeout=60) == 1
+        assert (b"\x1b[1;31mfail" in shown) is coloured
+        assert (b"7/7" in shown) is (env != {"TERM": "dumb"})
+        assert b"attention/merge/two-empty" in shown
 
     def test_a_bug_is_one_line(self, monkeypatch: pytest.MonkeyPatch, kvassay: Command) -> None:
         def broken() -> Iterator[None]:

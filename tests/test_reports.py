@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -293,6 +296,24 @@ class TestHtml:
             assert content is not None
             digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
             assert f"'sha256-{digest}'" in text
+
+    @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+    def test_a_browser_opens_the_case_and_runs_nothing_else(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        page.write_text(html.render(report(miniature.Hostile)), encoding="utf-8")
+        done = subprocess.run(
+            [
+                *("chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"),
+                *("--virtual-time-budget=2000", "--dump-dom", f"{page.as_uri()}#case-attention/merge/order"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        opened = re.findall(r'<details class="case" id="([^"]+)"[^>]* open=""', done.stdout)
+        assert opened == ["case-attention/merge/order"]
+        assert '<output for="text" aria-live="polite">7 cases</output>' in done.stdout
+        assert "alert(1)</script>" not in re.sub(r"<title>.*?</title>", "", done.stdout)
 
     def test_a_page_stays_small(self) -> None:
         big = np.ones((512, 512), "f4")

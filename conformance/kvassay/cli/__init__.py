@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "report",
     "oracle": "oracle",
     "selftest": "selftest",
+    "init-adapter": "init_adapter",
 }
 """Command to the module that holds it, in the order of the help."""
 

@@ -13,9 +13,17 @@ from rich.text import Text
 from ..corpus import CorpusError
 
 
+class Plain(Console):
+    """A console that obeys no markup in data and leaves a closed pipe to the command."""
+
+    def on_broken_pipe(self) -> None:
+        """The reader went away: no status of rich's own choice."""
+        raise BrokenPipeError
+
+
 def out() -> Console:
-    """The console on stdout; markup in data is never obeyed."""
-    return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    """The console on stdout."""
+    return Plain(file=sys.stdout, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(console: Console, line: str | Text = "") -> None:

@@ -38,6 +38,8 @@ def command(contract: str, output: Path | None, as_json: bool) -> int:
         write(output, content)
     elif as_json:
         sys.stdout.write(content)
+    elif not figures:
+        say(out(), f"no figures are published for {contract}")
     else:
         console = out()
         say(console, Text(table[0], "dim"))

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from ..adapters.errors import AdapterError
@@ -143,7 +144,8 @@ class Watch:
 
 
 def _bar(console: Console) -> Progress:
-    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    name = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), name)
     return Progress(*columns, console=console, transient=True)
 
 

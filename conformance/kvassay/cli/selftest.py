@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ..faults.selftest import Matrix, Row, run_selftest
+from ..faults.selftest import Matrix, Row, faults, run_selftest
 from .console import dump, out, say, write
 
 INDENT = " " * 12
@@ -34,6 +34,8 @@ def command(contract: tuple[str, ...], jobs: int, output: Path | None, as_json: 
       kvassay selftest
       kvassay selftest --contract identity --output kill-matrix.json
     """
+    for name in contract:
+        faults(name)  # an unknown contract is refused before the first engine starts
     console = out()
 
     def tell(row: Row) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.engine import Broken, NotSupported, Refused, Returned
 from ..core.model import EngineDescription, Exchange, Finding, Level, Requirement, Result, Status, Verdict
 from .differences import comparable, differences
-from .shorten import number, shorten, text
+from .shorten import number, shorten, text, trace
 
 if TYPE_CHECKING:
     from ..core.report import Report
@@ -129,11 +129,11 @@ def reply(item: Any) -> Document:
         return {"result": shorten(item.value)}
     if isinstance(item, Refused):
         reason = None if item.reason is None else text(item.reason, 120)
-        return {"rejected": {"reason": reason, "detail": text(item.detail, SENTENCE)}}
+        return {"rejected": {"reason": reason, "detail": text(trace(item.detail), SENTENCE)}}
     if isinstance(item, NotSupported):
-        return {"unsupported": {"detail": text(item.detail, SENTENCE)}}
+        return {"unsupported": {"detail": text(trace(item.detail), SENTENCE)}}
     if isinstance(item, Broken):
-        return {"error": {"kind": item.kind, "detail": text(item.detail, SENTENCE)}}
+        return {"error": {"kind": item.kind, "detail": text(trace(item.detail), SENTENCE)}}
     return {"result": shorten(item)}
 
 
@@ -147,7 +147,7 @@ def finding(item: Finding, exchanges: tuple[Exchange, ...]) -> Document:
         "step": item.step,
         "op": op,
         "at": text(item.at, 200),
-        "message": text(item.message, SENTENCE),
+        "message": text(trace(item.message), SENTENCE),
         "expected": shorten(expected),
         "returned": shorten(returned),
         "ratio": None if item.ratio is None else number(item.ratio),

@@ -11,6 +11,7 @@ from .document import Document
 from .layout import Line, Path, is_tensor, lines, plain, scalar
 
 LABEL = 10
+DETAIL_LINES = 10
 SENT_LINES = 14
 SIDE_LINES = 14
 WIDTH = 96
@@ -28,6 +29,8 @@ def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Pa
     """Everything that a reader needs to judge the verdict and to see it again."""
     parts = [_sentence("finding", headline(result))]
     finding = result["finding"]
+    if trace(result):
+        parts.append(Part("detail", tuple([(line, False)] for line in trace(result)[:DETAIL_LINES])))
     if finding is not None and result["exchanges"]:
         marks = marked(finding)
         sent = exchange_of(result)
@@ -47,7 +50,7 @@ def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Pa
 
 
 def headline(result: Document) -> str:
-    """What went wrong, where, and by how much, in one line."""
+    """What went wrong, where, and by how much, in one line; :func:`trace` has what follows."""
     finding = result["finding"]
     if finding is None:
         waived = result["waived"]
@@ -65,7 +68,14 @@ def headline(result: Document) -> str:
     )
     ratio = finding["ratio"]
     times = f" ({ratio:.3g} times the bound)" if isinstance(ratio, int | float) and ratio > 1 else ""
-    return f"{place}{finding['message']}{'' if 'times it' in finding['message'] else times}"
+    message = finding["message"].partition("\n")[0]
+    return f"{place}{message}{'' if 'times it' in message else times}"
+
+
+def trace(result: Document) -> list[str]:
+    """The lines below the headline: a traceback, or what the engine wrote as it died."""
+    finding = result["finding"]
+    return [] if finding is None else [line for line in finding["message"].split("\n")[1:] if line.strip()]
 
 
 def came_back(finding: Document, sent: Document) -> Any:

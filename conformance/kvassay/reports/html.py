@@ -17,7 +17,7 @@ from string import Template
 from typing import Any
 
 from .document import Document
-from .evidence import came_back, exchange_of, headline, marked, spot
+from .evidence import came_back, exchange_of, headline, marked, spot, trace
 from .layout import Path, lines, scalar
 from .terminal import CALM, VERDICTS, conclusion, uncounted
 
@@ -40,6 +40,7 @@ def render(document: Document) -> str:
         findings=f'<ul class="findings" aria-label="Waivers at fault">{findings}</ul>' if findings else "",
         about=_about(document),
         overview=_overview(document),
+        attention=_attention(document),
         choices=_choices(document),
         contracts="\n".join(_contract(document, contract) for contract in corpus["contracts"]),
         command=escape(document["command"]),
@@ -99,6 +100,17 @@ def _overview(document: Document) -> str:
     return f'<table><thead><tr><th scope="col">contract</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
+def _attention(document: Document) -> str:
+    rows = "".join(
+        f'<li>{_badge(row)} <a href="#{anchor(row["case"])}"><code>{escape(row["case"])}</code></a>{_note(row)}'
+        f'<p class="message">{escape(headline(row))}</p></li>'
+        for row in sorted(document["results"], key=lambda row: not row["fails"])
+        if row["verdict"] not in CALM
+    )
+    title = '<h2 id="attention">What did not pass</h2>'
+    return f'<section aria-labelledby="attention">{title}<ul class="attention">{rows}</ul></section>' if rows else ""
+
+
 def _choices(document: Document) -> str:
     return "".join(
         f'<label><input type="checkbox" value="{verdict}" checked> '
@@ -126,12 +138,13 @@ def _requirement(name: str, known: Mapping[str, Document], results: list[Documen
         f'<span class="v v-{verdict}">{counts[verdict]} {verdict}</span>' for verdict in VERDICTS if counts[verdict]
     )
     attention = any(row["verdict"] not in CALM and first[row["case"]] == name for row in results)
+    bad = " bad" if any(row["fails"] for row in results) else ""
     cases = "".join(_case(row, known) if first[row["case"]] == name else _also(row) for row in results)
     why = f' <span class="why">{escape(item["why"])}</span>' if item["why"] else ""
     return (
-        f'<details class="requirement"{" open" if attention else ""}><summary><span class="name">{escape(name)}</span> '
-        f'<span>{escape(item["title"])}</span> <span class="level">{escape(item["level"])}</span>'
-        f'<span class="tally">{tally}</span></summary>'
+        f'<details class="requirement{bad}"{" open" if attention else ""}>'
+        f'<summary><span class="name">{escape(name)}</span> <span>{escape(item["title"])}</span> '
+        f'<span class="level">{escape(item["level"])}</span><span class="tally">{tally}</span></summary>'
         f'<p class="text">{escape(item["text"])}{why}</p>{cases}</details>'
     )
 
@@ -154,20 +167,25 @@ def _also(row: Document) -> str:
     return f'<div class="also" {_attributes(row)}>{_badge(row)} <span>{link} (under {under})</span></div>'
 
 
+def _note(row: Document) -> str:
+    return "" if row["fails"] or row["verdict"] in CALM else f' <span class="level">{escape(uncounted(row))}</span>'
+
+
 def _case(row: Document, known: Mapping[str, Document]) -> str:
-    note = "" if row["fails"] or row["verdict"] in CALM else f' <span class="level">{escape(uncounted(row))}</span>'
     return (
         f'<details class="case" id="{anchor(row["case"])}" {_attributes(row)}><summary>{_badge(row)} '
-        f'<code>{escape(row["case"])}</code> <span class="title">{escape(row["title"])}</span>{note}</summary>'
+        f'<code>{escape(row["case"])}</code> <span class="title">{escape(row["title"])}</span>{_note(row)}</summary>'
         f'<div class="body">{_body(row, known)}</div></details>'
     )
 
 
 def _body(row: Document, known: Mapping[str, Document]) -> str:
     pieces = [] if row["verdict"] == "pass" else [f'<p class="message">{escape(headline(row))}</p>']
+    if trace(row):
+        pieces.append(_region("Detail", escape("\n".join(trace(row)))))
+    pieces.append(f'<p class="prose">{escape(row["given"])}</p>')
     if row["exchanges"] and row["finding"] is not None:
         pieces += [_sides(row), _differences(row["finding"])]
-    pieces.append(f'<p class="prose">{escape(row["given"])}</p>')
     pieces.append(f'<p class="prose"><b>Why it matters:</b> {escape(row["why"])}</p>')
     others = [name for name in row["requirements"][1:] if name in known]
     pieces += [f'<p class="prose"><b>Also {escape(n)}:</b> {escape(known[n]["text"])}</p>' for n in others]
@@ -192,10 +210,11 @@ def _sides(row: Document) -> str:
 
 
 def _side(label: str, title: str, value: Any, marks: frozenset[Path] = frozenset()) -> str:
-    return (
-        f'<div class="side"><h4>{escape(title)}</h4>'
-        f'<pre tabindex="0" role="region" aria-label="{escape(label)}">{_pre(value, marks)}</pre></div>'
-    )
+    return f'<div class="side"><h4>{escape(title)}</h4>{_region(label, _pre(value, marks))}</div>'
+
+
+def _region(label: str, content: str) -> str:
+    return f'<pre tabindex="0" role="region" aria-label="{escape(label)}">{content}</pre>'
 
 
 def _pre(value: Any, marks: frozenset[Path] = frozenset()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ CHARACTERS = 400
 DEPTH = 12
 NODES = 2000
 SETTINGS = 4
+FOLDERS = re.compile(
+    r'(?<=File ")/[^"\n]*?/(?:site-packages/|lib/python[\d.]+/(?!site-packages)|(?=kvassay(?:_reference)?/))'
+)
 
 
 def shorten(value: Any) -> Any:
@@ -39,6 +43,11 @@ def text(value: str, limit: int = CHARACTERS) -> str:
     """A string from outside without control characters (a terminal obeys some of them) and of bounded length."""
     clean = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in value[: limit + 1])
     return clean if len(value) <= limit else f"{clean[:limit]}… ({len(value)} characters)"
+
+
+def trace(value: str) -> str:
+    """Paths in tracebacks from the package on: where a machine keeps its packages is nobody's business."""
+    return FOLDERS.sub("", value)
 
 
 class _Shortener:
