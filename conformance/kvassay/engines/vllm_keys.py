@@ -10,6 +10,7 @@ blocks that vLLM allocates and read back from the blocks that vLLM says it would
 
 from __future__ import annotations
 
+import errno
 import itertools
 import mmap
 import shutil
@@ -69,7 +70,10 @@ class _Requests(EngineAdapter):
 
     def identity_key(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """The key of the record's last whole block."""
-        wanted = self._request(request["record"])
+        try:
+            wanted = self._request(request["record"])
+        except Rejected as refusal:
+            raise Unsupported(refusal.detail) from refusal
         if not wanted.block_hashes:
             raise Unsupported(f"no whole block of {BLOCK} tokens, so vLLM makes no key")
         return {"key": self._spell(request["record"], wanted)}
@@ -111,8 +115,8 @@ class _Requests(EngineAdapter):
         )
 
     def _lora_path(self, record: Record) -> str:
-        """Where the adapter's files lie: replaced in place, so the path says nothing of the version."""
-        return f"/adapters/{record['adapter_name']}"
+        """Where the adapter's files lie: a directory for each adapter, a new version written over the old one."""
+        return f"/adapters/{record['adapter_name']}/{record.get('adapter_id', '')}"
 
 
 def _embeddings(sha256_hex: str, rows: int) -> torch.Tensor:
@@ -131,9 +135,9 @@ class Adapter(_Requests):
         "An adapter's new version is loaded in place from the same path.",
     )
     capabilities: ClassVar[Mapping[str, Any]] = dispositions(
-        key="adapter_name adapter_version cache_salt tokens prompt_embeds_sha256 multimodal",
+        key="adapter_name adapter_id adapter_version cache_salt tokens prompt_embeds_sha256 multimodal",
         fenced="checkpoint_generation",
-        constant="model adapter_id cache_abi visibility_policy position_contract rope_config dtype codec layout layer "
+        constant="model cache_abi visibility_policy position_contract rope_config dtype codec layout layer "
         "kv_head shard_rank shard_count first_position",
         absent="tenant namespace_generation cache_generation publication_generation",
     )
@@ -187,7 +191,7 @@ class NewAdapterPath(Adapter):
     )
 
     def _lora_path(self, record: Record) -> str:
-        return f"/adapters/{record['adapter_name']}/{record.get('adapter_version', '')}"
+        return f"{super()._lora_path(record)}/{record.get('adapter_version', '')}"
 
 
 class _Spec(OffloadingSpec):  # type: ignore[misc]
@@ -214,9 +218,9 @@ class FileTier(_Requests):
         notes="FileSystemTierManager in component mode over a shared directory; the adapter plays the primary tier.",
     )
     capabilities: ClassVar[Mapping[str, Any]] = dispositions(
-        key="model checkpoint_generation rope_config dtype layout shard_rank shard_count adapter_name "
+        key="model checkpoint_generation rope_config dtype layout shard_rank shard_count adapter_name adapter_id "
         "adapter_version cache_salt tokens prompt_embeds_sha256 multimodal",
-        constant="adapter_id cache_abi visibility_policy position_contract codec layer kv_head first_position",
+        constant="cache_abi visibility_policy position_contract codec layer kv_head first_position",
         absent="tenant namespace_generation cache_generation publication_generation",
     )
 
@@ -299,9 +303,14 @@ class FileTier(_Requests):
             ),
             kv_cache_layout=record["layout"],
         )
-        return FileSystemTierManager(
-            _Spec(config), memory.data, "fs", root_dir=self._root, n_read_threads=1, n_write_threads=1
-        )
+        try:
+            return FileSystemTierManager(
+                _Spec(config), memory.data, "fs", root_dir=self._root, n_read_threads=1, n_write_threads=1
+            )
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise Unsupported("vLLM's directory name is longer than the file system allows") from error
+            raise
 
 
 def _primary_memory(blocks: int, block_bytes: int) -> Array:
