@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,16 @@ def test_an_obedient_program_is_blamed_for_nothing(name):
 def test_a_second_answer_spoils_the_last_case_of_a_run_too(name):
     cases = three()[:2]
     assert verdicts(program(name), *cases)[0] == ["pass", "error"]
+
+
+def test_a_second_answer_spoils_the_case_that_ran_and_not_one_that_did_not():
+    first, bad, last = three()
+    idle = replace(case("a/idle", step(1)), profile="merge")
+    engine = program("twice_late")
+    report = run([first, bad, idle, idle, last], engine, corpus(first))
+    engine.close()
+    seen = [str(result.verdict) for result in report.results]
+    assert seen == ["pass", "error", "not-applicable", "not-applicable", "pass"]
 
 
 def test_a_second_answer_within_a_case_is_that_cases_own_error():

@@ -34,29 +34,36 @@ def run(
 ) -> Report:
     """Judge the cases on the engine, which is not closed. ``on_result`` sees each verdict once it is final.
 
-    A verdict is final when the next case has had its first reply: until then a second answer can still spoil it.
+    A verdict is final when the next case that runs has had its first reply: until then a second answer can still
+    spoil it. Cases that do not run in between wait with it, so that the order is kept.
     """
     rules = corpus.rules(deadline_scale)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     clock = time.perf_counter()
     results: list[Result] = []
-    held: Result | None = None
+    waiting: list[Result] = []
 
-    def settle(result: Result) -> None:
-        results.append(result)
-        on_result(result)
+    def settle() -> None:
+        if waiting and waiting[0].exchanges:
+            waiting[0] = spoiled(waiting[0], engine)
+        for result in waiting:
+            results.append(result)
+            on_result(result)
+        waiting.clear()
 
     for case in cases:
         on_start(case)
         result = judge(case, engine, rules)
-        if held is not None:
-            settle(spoiled(held, engine))
-        held = result
+        if result.exchanges:
+            settle()
+        waiting.append(result)
+        if not waiting[0].exchanges:
+            settle()
         if fail_fast and result.verdict in (Verdict.FAIL, Verdict.WRONG_REASON, Verdict.ERROR):
             break
-    if held is not None:
+    if waiting:
         engine.open()  # one exchange more, so that a second answer to the last case is seen
-        settle(spoiled(held, engine))
+        settle()
     final: tuple[Result, ...] = tuple(results)
     findings: tuple[str, ...] = ()
     if waivers:
