@@ -7,6 +7,7 @@ plain float64 computation says what a faithful mapping returns.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 import ml_dtypes
@@ -109,3 +110,38 @@ def test_a_head_map_that_no_call_can_express(adapter: EngineAdapter, heads: list
 def test_a_block_table_is_not_passed_off_as_rows(adapter: EngineAdapter) -> None:
     with pytest.raises(Unsupported):
         adapter.attention_dense(a_request(pages={"page_rows": 2, "table": [0, 1, 2], "rows": 6}))  # type: ignore[attr-defined]
+
+
+MERGES = {
+    "FlashInfer": "flashinfer",
+    "FlashInferPairs": "flashinfer",
+    "FlashInferReference": "flashinfer",
+    "Sglang": "sglang",
+    "Vllm": "vllm",
+    "VllmCpu": "vllm",
+}
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_merge_kernels_get_states_in_their_base(name: str) -> None:
+    pytest.importorskip("triton")
+    if importlib.util.find_spec(MERGES[name]) is None:
+        pytest.skip(f"{MERGES[name]} is not installed")
+    adapter = getattr(importlib.import_module("kvassay.engines.merge_kernels"), name)()
+    adapter.setup()
+    base = 2 if adapter.states[0].endswith("/2") else "e"
+    unit = np.log(2.0) if base == 2 else 1.0
+    random = np.random.default_rng(3)
+    outs = random.standard_normal((3, 2, 5)).astype(np.float32)
+    mass = np.array([[1.0, 2.0], [4.0, 0.5], [3.0, 3.0]])
+    states = [
+        {"schema": "o-lse-v1", "base": base, "o": out, "lse": (np.log(part) / unit).astype(np.float32)}
+        for out, part in zip(outs, mass, strict=True)
+    ]
+    state = adapter.attention_merge({"states": states})["state"]
+    assert (state["schema"], state["base"]) == ("o-lse-v1", base)
+    weights = mass / mass.sum(0)
+    np.testing.assert_allclose(state["o"], np.einsum("nh,nhd->hd", weights, outs), atol=1e-6)
+    np.testing.assert_allclose(state["lse"] * unit, np.log(mass.sum(0)), atol=1e-6)
+    with pytest.raises(Unsupported):
+        adapter.attention_merge({"states": [{**state, "base": "e" if base == 2 else 2} for state in states]})

@@ -31,6 +31,12 @@ BUILT_IN: Mapping[str, str] = {
     "torch-flex": "kvassay.engines.torch_flex:TorchFlex",
     "torch-flex-compiled": "kvassay.engines.torch_flex:TorchFlexCompiled",
     "jax": "kvassay.engines.jax_attention:Jax",
+    "merge-flashinfer": "kvassay.engines.merge_kernels:FlashInfer",
+    "merge-flashinfer-pairs": "kvassay.engines.merge_kernels:FlashInferPairs",
+    "merge-flashinfer-reference": "kvassay.engines.merge_kernels:FlashInferReference",
+    "merge-sglang": "kvassay.engines.merge_kernels:Sglang",
+    "merge-vllm": "kvassay.engines.merge_kernels:Vllm",
+    "merge-vllm-cpu": "kvassay.engines.merge_kernels:VllmCpu",
 }
 """Adapters that ship with the suite; the engines themselves are installed apart."""
 OWN_PACKAGES = ("kvassay", "kvassay_reference", "kvassay_kernels")
