@@ -57,7 +57,10 @@ def case(member: Data) -> str:
     body = [prose(member["given"]), "", f"Why: {prose(member['why'])}", ""]
     if "mutation" in member:
         body += [tables.mutation(member["mutation"]), ""]
-    body += [f"{i}. {tables.step(step)}" for i, step in enumerate(member["steps"], 1)]
+    steps = [tables.step(step) for step in member["steps"]]
+    if "mutation" in member:
+        steps = [f"{what}: {text}" for what, text in zip(tables.MUTATION_STEPS, steps, strict=True)]
+    body += [f"{i}. {text}" for i, text in enumerate(steps, 1)]
     relations = member.get("relations", ())
     if relations:
         body += ["", "Then " + "; ".join(tables.relation(item) for item in relations) + "."]

@@ -134,12 +134,18 @@ def relation(item: Data) -> str:
 def mutation(item: Data) -> str:
     """What one mutation changes in its base document."""
     change = item["change"]
-    new = f" to {value(change['value'])}" if "value" in change else ""
-    sealed = ", ".join(code(pointer) for pointer in item["resealed"]) or "nothing"
+    new = f" with {value(change['value'])}" if "value" in change else ""
+    resealed = item["resealed"]
+    sealed = ", ".join(code(pointer) for pointer in resealed) if len(resealed) < 4 else f"{len(resealed)} digests"
+    by = {"schema": "The schema alone rejects it", "semantics": "Only semantics can reject it"}[item["rejected_by"]]
     return (
         f"Change in {code(item['base'])}: {change['op']} {code(change['path'])}{new}. "
-        f"Resealed: {sealed}. Rejected by {item['rejected_by']}."
+        f"Resealed after it: {sealed or 'nothing'}. {by}."
     )
+
+
+MUTATION_STEPS = ("The whole base", "The changed one", "The whole base again")
+"""What the three steps of a mutation send."""
 
 
 def tensor(item: Mapping[str, Any]) -> str:
