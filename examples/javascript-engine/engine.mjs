@@ -323,7 +323,7 @@ function mergeStates(states) {
 // ---- 5. Rows under their identity -------------------------------------------------------------------------------------
 
 let stored = new Map();
-const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
 /** JSON text in which equal records are equal, whatever the order of their members. */
 function canonical(value) {
@@ -359,7 +359,47 @@ function get({ record }) {
   return { outcome: "hit", rows: found.length, data };
 }
 
-// ---- 6. Ops and the loop ----------------------------------------------------------------------------------------------
+// ---- 6. Canonical digests ---------------------------------------------------------------------------------------------
+
+/** Fields of each kind of identity, in the order of the encoding; spec/identity.md defines it. */
+const KINDS = {
+  row:
+    "model_artifact_sha256 checkpoint_generation adapter_set_sha256 logical_cache_abi_sha256 layer kv_head position " +
+    "position_contract_sha256 rope_config_sha256 cache_generation publication_generation tenant_namespace " +
+    "namespace_generation",
+  upstream:
+    "logical_cache_abi_sha256 cache_layout_manifest_sha256 visibility_policy_manifest_sha256 model_artifact_sha256 " +
+    "checkpoint_generation adapter_set_sha256 position_contract_sha256 rope_config_sha256 tenant_namespace " +
+    "namespace_generation request_generation",
+  tensor: "layers query_heads kv_heads first_position positions channels k_dtype v_dtype kv_head_of",
+  source:
+    "upstream_sha256 tensor_sha256 cache_generation publication_generation first_position committed_frontier",
+  chunk: "source_sha256 first_layer layers first_kv_head kv_heads first_position positions",
+  replica:
+    "chunk_sha256 tier allocation_generation replica_generation authority_epoch codec layout payload_sha256",
+  support: "positions",
+};
+
+const u32 = (number) => Buffer.from([number >>> 24, number >>> 16, number >>> 8, number]);
+const u64 = (number) => Buffer.concat([u32(Math.floor(number / 2 ** 32)), u32(number % 2 ** 32)]);
+const text = (value) => Buffer.concat([u32(Buffer.byteLength(value)), Buffer.from(value)]);
+const tagged = (tag, ...bytes) => Buffer.concat([Buffer.from([tag]), ...bytes]);
+
+function encodeField(name, value) {
+  if (value === null) return tagged(0);
+  if (typeof value === "number") return tagged(1, u64(value));
+  if (Array.isArray(value)) return tagged(4, u32(value.length), ...value.map(u64));
+  return name.endsWith("_sha256") ? tagged(3, Buffer.from(value, "hex")) : tagged(2, text(value));
+}
+
+function digest({ kind, ...fields }) {
+  const names = KINDS[kind].split(" ");
+  const encoded = names.flatMap((name) => [text(name), encodeField(name, fields[name])]);
+  const bytes = Buffer.concat([Buffer.from("kvassay/identity/v1\0"), text(kind), u32(names.length), ...encoded]);
+  return { sha256: sha256(bytes), canonical: bytes.toString("hex") };
+}
+
+// ---- 7. Ops and the loop ----------------------------------------------------------------------------------------------
 
 const OPS = {
   "attention.dense": (request) => {
@@ -372,13 +412,14 @@ const OPS = {
   "identity.key": ({ record }) => ({ key: rowKeys(record).at(-1) }),
   "identity.put": put,
   "identity.get": get,
+  "identity.digest": digest,
 };
 
 const HELLO = {
   protocol: 1,
   engine: { name: "javascript-example", version: "1", language: `JavaScript, node ${process.versions.node}` },
   ops: Object.keys(OPS),
-  profiles: ["dense", "partial", "merge", "diagnosis", "keys"],
+  profiles: ["dense", "partial", "merge", "diagnosis", "keys", "key-strings", "digests"],
   states: [OPTIONS.state, ...STATES.filter((state) => state !== OPTIONS.state)],
   capabilities: { "attention.paged": true },
   frames: true,

@@ -99,6 +99,8 @@ class Subprocess:
             problem = answer.detail.partition("\n")[0]
             if answer.kind == "timeout":
                 problem = f"no answer to hello within {self._hello_s:g} s"
+            elif answer.kind == "malformed":
+                problem += "; standard output belongs to the protocol, logs to standard error"
         elif answer.kind == "failed":
             problem = answer.body["error"]["detail"]
         elif answer.kind != "hello":

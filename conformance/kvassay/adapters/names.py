@@ -57,10 +57,9 @@ def resolve(name: str) -> str:
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise AdapterError(
-        f"unknown adapter {name!r}; {hint}There are {', '.join(sorted(known))}, module:Class, and cmd: with a program"
-    )
+    hint = f"; did you mean {near[0]}?" if near else ""
+    known_names = ", ".join(sorted(known))
+    raise AdapterError(f"unknown adapter {name!r}{hint} (known: {known_names}; or module:Class, or cmd: and a program)")
 
 
 def connect(

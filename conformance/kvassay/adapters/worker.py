@@ -89,7 +89,7 @@ def serve(name: str) -> int:
                     engine = InProcess(load(name))
                     streams.write(_hello(body, engine))
                 except (AdapterError, ValueError, TypeError, AttributeError) as error:
-                    print(explain(error.__cause__ or error), file=sys.stderr, flush=True)
+                    print(explain(error.__cause__ or error).partition("\n")[2], file=sys.stderr, flush=True)
                     detail = error.message if isinstance(error, AdapterError) else summary(error)
                     streams.write({"error": {"detail": detail}})
                     return 1
