@@ -37,6 +37,13 @@ BUILT_IN: Mapping[str, str] = {
     "merge-sglang": "kvassay.engines.merge_kernels:Sglang",
     "merge-vllm": "kvassay.engines.merge_kernels:Vllm",
     "merge-vllm-cpu": "kvassay.engines.merge_kernels:VllmCpu",
+    "vllm-prefix-cache": "kvassay.engines.vllm_keys:Adapter",
+    "vllm-prefix-cache-new-path": "kvassay.engines.vllm_keys:NewAdapterPath",
+    "vllm-file-tier": "kvassay.engines.vllm_keys:FileTier",
+    "lmcache-server": "kvassay.engines.lmcache_keys:Adapter",
+    "lmcache-engine": "kvassay.engines.lmcache_keys:EngineKeys",
+    "sglang-hicache-file": "kvassay.engines.sglang_keys:Adapter",
+    "sglang-radix-tree": "kvassay.engines.sglang_keys:RadixTree",
 }
 """Adapters that ship with the suite; the engines themselves are installed apart."""
 OWN_PACKAGES = ("kvassay", "kvassay_reference", "kvassay_kernels")

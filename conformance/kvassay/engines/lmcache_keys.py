@@ -222,7 +222,12 @@ class EngineKeys(_Directory):
         notes="ChunkedTokenDatabase (default hash), CacheEngineKey and FSConnector in component mode over a shared "
         "directory.",
     )
-    capabilities: ClassVar[Mapping[str, Any]] = Adapter.capabilities
+    capabilities: ClassVar[Mapping[str, Any]] = dispositions(
+        key="model checkpoint_generation rope_config dtype shard_rank shard_count adapter_name adapter_id "
+        "adapter_version cache_salt tokens multimodal",
+        constant="cache_abi visibility_policy position_contract codec layout layer kv_head first_position",
+        absent="tenant namespace_generation cache_generation publication_generation prompt_embeds_sha256",
+    )
 
     def setup(self) -> None:
         """One event loop for the connectors."""
@@ -268,6 +273,8 @@ class EngineKeys(_Directory):
 
     def _process(self, record: Record) -> tuple[FSConnector, list[tuple[int, int, CacheEngineKey]]]:
         """The connector of the record's process, and the keys of its request."""
+        if "prompt_embeds_sha256" in record:
+            raise Rejected(None, "LMCache's integration takes the length of the prompt's token ids, and there are none")
         process = (record["model"], record["dtype"], record["shard_rank"], record["shard_count"])
         if process not in self._processes:
             self._processes[process] = self._start(*process)

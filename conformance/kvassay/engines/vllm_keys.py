@@ -184,7 +184,7 @@ class NewAdapterPath(Adapter):
     """vLLM's prefix cache where each version of an adapter is loaded from a path of its own."""
 
     engine = EngineInfo(
-        name="vllm-prefix-cache-new-adapter-path",
+        name="vllm-prefix-cache-new-path",
         version=version("vllm"),
         homepage=HOMEPAGE,
         notes="As vllm-prefix-cache, but an adapter's new version is loaded from a new path.",
