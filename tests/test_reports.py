@@ -185,6 +185,14 @@ class TestDifferences:
         found, _ = differences({"x": np.zeros((2, 3), "f4")}, {"x": np.zeros((3, 2), "f4")})
         assert (found[0].expected, found[0].returned) == ("float32[2, 3]", "float32[3, 2]")
 
+    def test_elements_within_the_bound_do_not_differ(self) -> None:
+        a = {"out": np.float64([1, 2, 3]), "lse": np.float64([1, -np.inf])}
+        b = {"out": np.float64([1.05, 2.2, 3]), "lse": np.float64([1.05, -np.inf])}
+        limits = {"out": {"rtol": 0, "atol": 0.1}, "lse": {"rtol": 0.01, "atol": 0}}
+        found, count = differences(a, b, limits)
+        assert [one.path for one in found] == [("out", 1), ("lse", 0)]
+        assert count == 2
+
 
 class TestJunit:
     @pytest.mark.parametrize("adapter", ENGINES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +52,17 @@ def recognise(document: Any) -> str | None:
     return best if score > 0 else None
 
 
-def _objects() -> list[tuple[str, Mapping[str, Any]]]:
-    """The object schemas that stand for whole documents: top levels, and definitions named after a registry."""
-    found = []
+def _objects() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The object schemas that stand for whole documents: top levels, registries, and requests of ops."""
     for uri, schema in schemas().items():
-        if "required" in schema:
-            found.append((uri, schema))
-        elif uri == "urn:kvassay:registry":
-            found += [(f"{uri}#/$defs/{name}", node) for name, node in schema.get("$defs", {}).items()]
-    return found
+        own = schema.get("$defs", {})
+        target = own.get(schema.get("$ref", "").removeprefix("#/$defs/"), schema)
+        if "required" in target:
+            yield uri, target
+        if uri == "urn:kvassay:registry":
+            yield from ((f"{uri}#/$defs/{name}", node) for name, node in own.items() if "required" in node)
+        if "required" in own.get("request", {}):
+            yield f"{uri}#/$defs/request", own["request"]
 
 
 def _likeness(document: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
@@ -68,8 +70,8 @@ def _likeness(document: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
     if not required:
         return 0.0
     for name, rule in properties.items():
-        if "const" in rule and name in document:
-            return 2.0 if document[name] == rule["const"] else 0.0
+        if "const" in rule and document.get(name) == rule["const"]:
+            return 2.0
     present = sum(name in document for name in required) / len(required)
     foreign = sum(name not in properties for name in document) / max(1, len(document))
     return present - foreign

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,8 @@ def shown(value: Any) -> str:
     """A value in one cell: grouped digits for counts, long lists cut."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    line = str(value)
-    return line if len(line) <= 44 else f"{line[:43]}…"
+    line = json.dumps(value, ensure_ascii=False)
+    return line if len(line) <= 36 else f"{line[:35]}…"
 
 
 def lines(rows: list[tuple[str, ...]]) -> list[str]:

@@ -30,9 +30,8 @@ def check(relation: Mapping[str, Json], bound_values: Mapping[str, Json]) -> tup
     if not message:
         return None, ratio
     text = f"{message}; {relation['why']}" if "why" in relation else message
-    return Finding(
-        None, label, text, expected=label, returned=dict(zip(relation["of"], operands, strict=True)), ratio=ratio
-    ), ratio
+    seen = {name: _plain(value) for name, value in zip(relation["of"], operands, strict=True)}
+    return Finding(None, label, text, expected=label, returned=seen, ratio=ratio), ratio
 
 
 def operand(name: str, bound_values: Mapping[str, Json]) -> Json:
@@ -50,6 +49,10 @@ class _Meant:
     def __init__(self, array: Json, names: set[str]) -> None:
         self.array = array
         self.names = names
+
+
+def _plain(value: Json) -> Json:
+    return value.array if isinstance(value, _Meant) else value
 
 
 def _numeric(value: Json) -> tuple[Json, set[str]]:

@@ -15,6 +15,7 @@ from .shorten import number, shorten
 SHOWN = 6
 DEPTH = 24
 ABSENT = "(absent)"
+EXACT: Mapping[str, Any] = {"rtol": 0.0, "atol": 0.0}
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,15 @@ class Difference:
     returned: Any
 
 
-def differences(expected: Any, returned: Any, limit: int = SHOWN) -> tuple[tuple[Difference, ...], int]:
-    """The most telling differences and how many there are. States are compared by their meaning."""
+def differences(
+    expected: Any, returned: Any, limits: Mapping[str, Any] = EXACT, limit: int = SHOWN
+) -> tuple[tuple[Difference, ...], int]:
+    """The most telling differences and how many there are. States are compared by their meaning.
+
+    ``limits`` is a tolerance as cases write it, for a state one for each part; an element within it does not differ.
+    """
     expected, returned = comparable(expected, returned)
-    found = list(_walk(expected, returned, (), 0, limit))
+    found = list(_walk(expected, returned, (), limits, limit))
     return tuple(difference for difference, _ in found[:limit]), sum(count for _, count in found)
 
 
@@ -46,18 +52,19 @@ def comparable(expected: Any, returned: Any) -> tuple[Any, Any]:
 Path = tuple[str | int, ...]
 
 
-def _walk(a: Any, b: Any, path: Path, depth: int, limit: int) -> Iterator[tuple[Difference, int]]:
+def _walk(a: Any, b: Any, path: Path, limits: Mapping[str, Any], limit: int) -> Iterator[tuple[Difference, int]]:
     """Differences, each with the number of elements that it stands for."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        yield from _arrays(a, b, path, limit)
-    elif isinstance(a, Mapping) and isinstance(b, Mapping) and depth < DEPTH:
+        yield from _arrays(a, b, path, limits if "atol" in limits else EXACT, limit)
+    elif isinstance(a, Mapping) and isinstance(b, Mapping) and len(path) < DEPTH:
         for key in dict.fromkeys((*a, *b)):
-            yield from _walk(a.get(key, ABSENT), b.get(key, ABSENT), (*path, str(key)), depth + 1, limit)
-    elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and depth < DEPTH:
+            inner = limits.get(key, limits)
+            yield from _walk(a.get(key, ABSENT), b.get(key, ABSENT), (*path, str(key)), inner, limit)
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(path) < DEPTH:
         for index in range(max(len(a), len(b))):
             left = a[index] if index < len(a) else ABSENT
             right = b[index] if index < len(b) else ABSENT
-            yield from _walk(left, right, (*path, index), depth + 1, limit)
+            yield from _walk(left, right, (*path, index), limits, limit)
     elif _plain(a) != _plain(b):
         yield Difference(path, shorten(a), shorten(b)), 1
 
@@ -67,17 +74,18 @@ def _plain(value: Any) -> Any:
     return (type(value) is bool, repr(value) if value != value else value)
 
 
-def _arrays(a: Any, b: Any, path: Path, limit: int) -> Iterator[tuple[Difference, int]]:
+def _arrays(a: Any, b: Any, path: Path, limits: Mapping[str, Any], limit: int) -> Iterator[tuple[Difference, int]]:
     left, right = _numbers(a), _numbers(b)
     if left is None or right is None or left.shape != right.shape:
         yield Difference(path, _summary(a), _summary(b)), 1
         return
-    differ = (left != right) & ~(np.isnan(left) & np.isnan(right))
+    with np.errstate(invalid="ignore"):
+        error = np.abs(left - right)
+        close = np.isfinite(left) & (error <= limits["atol"] + limits["rtol"] * np.abs(left))
+    differ = (left != right) & ~(np.isnan(left) & np.isnan(right)) & ~close
     count = int(differ.sum())
     if not count:
         return
-    with np.errstate(invalid="ignore"):
-        error = np.abs(left - right)
     error = np.where(differ, np.where(np.isnan(error), np.inf, error), -1.0)
     flat = error.reshape(-1)
     worst = np.argsort(-flat, kind="stable")[: min(limit, count)]

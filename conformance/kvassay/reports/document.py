@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..core.compare import NotComparable, close, is_state, meaning
 from ..core.engine import Broken, NotSupported, Refused, Returned
-from ..core.model import EngineDescription, Exchange, Finding, Level, Requirement, Result, Status, Verdict
-from .differences import comparable, differences
+from ..core.model import Case, EngineDescription, Exchange, Finding, Level, Requirement, Result, Status, Verdict
+from .differences import EXACT, Difference, comparable, differences
 from .shorten import number, shorten, text, trace
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def result(item: Result, command: str, *, strict: bool = False) -> Document:
         "waived": None if item.waived is None else item.waived.value,
         "seconds": round(item.seconds, 6),
         "ratio": None if item.ratio is None else number(item.ratio),
-        "finding": None if item.finding is None else finding(item.finding, item.exchanges),
+        "finding": None if item.finding is None else finding(item.finding, item),
         "exchanges": [] if item.verdict in QUIET else [exchange(one) for one in item.exchanges[-EXCHANGES:]],
         "repeat": f"{command} --case {case.id}",
     }
@@ -137,12 +139,13 @@ def reply(item: Any) -> Document:
     return {"result": shorten(item)}
 
 
-def finding(item: Finding, exchanges: tuple[Exchange, ...]) -> Document:
+def finding(item: Finding, whole: Result) -> Document:
     """The first thing that went wrong, with the elements that differ."""
     expected, returned = comparable(item.expected, item.returned)
-    sides = _sides(item, expected, returned)
-    shown, count = differences(*sides) if sides is not None else ((), 0)
-    op = exchanges[item.step].op if item.step is not None and item.step < len(exchanges) else None
+    if item.step is None and isinstance(returned, Mapping):
+        returned = {name: _meant(operand) for name, operand in returned.items()}
+    shown, count = _differences(item, whole.case, expected, returned)
+    op = whole.exchanges[item.step].op if item.step is not None and item.step < len(whole.exchanges) else None
     return {
         "step": item.step,
         "op": op,
@@ -158,10 +161,47 @@ def finding(item: Finding, exchanges: tuple[Exchange, ...]) -> Document:
     }
 
 
-def _sides(item: Finding, expected: Any, returned: Any) -> tuple[Any, Any] | None:
-    """The two values to compare element by element, if the finding is about two such values."""
+def _differences(item: Finding, case: Case, expected: Any, returned: Any) -> tuple[tuple[Difference, ...], int]:
+    """What differs between the two values that the finding is about; nothing if it is not about two values."""
+    if item.step is not None:
+        if isinstance(expected, str) or expected is None or returned is None:
+            return (), 0
+        return differences(expected, returned, limits(item, case, expected, returned) or EXACT)
+    if not isinstance(returned, Mapping) or not item.at.startswith(("close", "equal")):
+        return (), 0
+    first, *others = returned.values()
+    for other in others:
+        limit = limits(item, case, first, other)
+        if limit is not None or item.ratio is None:
+            found = differences(first, other, limit or EXACT)
+            if found[1]:
+                return found
+    return (), 0
+
+
+def limits(item: Finding, case: Case, expected: Any, returned: Any) -> Mapping[str, Any] | None:
+    """The bound that the finding's ratio was measured by: that of the dtype which gives the same ratio."""
+    for bound in _bounds(item, case):
+        try:
+            ratio = close(returned, expected, bound).ratio
+        except (NotComparable, KeyError, TypeError, ValueError):
+            continue
+        if item.ratio is not None and math.isclose(ratio, item.ratio, rel_tol=1e-6):
+            return bound
+    return None
+
+
+def _bounds(item: Finding, case: Case) -> tuple[Mapping[str, Any], ...]:
+    """One bound per dtype, as the case gives them for what the finding is about; none where it asks for equality."""
     if item.step is None:
-        operands = list(returned.values()) if isinstance(returned, Mapping) else []
-        return (operands[0], operands[1]) if len(operands) > 1 and item.at.startswith(("close", "equal")) else None
-    plain = isinstance(expected, str) or expected is None or returned is None
-    return None if plain else (expected, returned)
+        labels = {f"{row['relation']}({', '.join(row['of'])})": row for row in case.relations}
+        return tuple(labels.get(item.at, {}).get("bound", {}).values())
+    rows = [row for row in case.steps[item.step].expect.get("close", ()) if row["at"] == item.at]
+    return tuple(rows[0]["bound"].values()) if rows else ()
+
+
+def _meant(operand: Any) -> Any:
+    try:
+        return meaning(operand) if is_state(operand) else operand
+    except (NotComparable, KeyError, TypeError, ValueError):
+        return operand

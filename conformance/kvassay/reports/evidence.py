@@ -94,7 +94,10 @@ def exchange_of(result: Document) -> Document:
 
 def marked(finding: Document) -> frozenset[Path]:
     """Paths of the differing elements."""
-    return frozenset(tuple(one["path"]) for one in finding["differences"])
+    paths = [tuple(one["path"]) for one in finding["differences"]]
+    if finding["step"] is None and isinstance(finding["returned"], Mapping):
+        return frozenset((name, *path) for name in finding["returned"] for path in paths)
+    return frozenset(paths)
 
 
 def spot(path: list[str | int]) -> str:

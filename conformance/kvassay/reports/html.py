@@ -229,7 +229,7 @@ def _differences(finding: Document) -> str:
         return ""
     relation = finding["step"] is None
     head = _cells(
-        "th", ("element", "first operand" if relation else "expected", "second operand" if relation else "returned")
+        "th", ("element", "first operand" if relation else "expected", "other operand" if relation else "returned")
     )
     rows = "".join(
         f"<tr>{_cells('td', (spot(one['path']), _short(one['expected']), _short(one['returned'])))}</tr>"

@@ -12,6 +12,9 @@ Path = tuple[str | int, ...]
 Piece = tuple[str, bool]
 Line = list[Piece]
 
+TENSOR = frozenset({"dtype", "shape", "data", "first", "recipe", "nan", "infinite", "min", "max"})
+FORMS = frozenset({"data", "first", "recipe"})
+
 LINES = 40
 WIDTH = 96
 
@@ -40,7 +43,7 @@ def scalar(value: Any) -> str:
 
 def is_tensor(value: Any) -> bool:
     """Whether a shortened value stands for a tensor."""
-    return isinstance(value, Mapping) and "dtype" in value and "shape" in value
+    return isinstance(value, Mapping) and {"dtype", "shape"} < value.keys() <= TENSOR and len(FORMS & value.keys()) == 1
 
 
 def _value(value: Any, path: Path, marks: frozenset[Path], indent: str) -> Iterator[Line]:

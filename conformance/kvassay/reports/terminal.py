@@ -71,7 +71,7 @@ def summary(document: Document, console: Console) -> None:
         "corpus",
         f"edition {corpus['edition']}, specification {corpus['spec_version']}, {corpus['digest'][:12]}",
     )
-    for label, wanted in (("claims", "claimed"), ("does not", "not claimed")):
+    for label, wanted in (("claims", "claimed"), ("unclaimed", "not claimed")):
         names = [name for name, state in document["profiles"].items() if state == wanted]
         if names:
             _pair(console, label, ", ".join(names))
