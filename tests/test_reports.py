@@ -9,13 +9,13 @@ import subprocess
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 import miniature
 import numpy as np
 import pytest
-from kvassay import EngineAdapter
+from kvassay import EngineAdapter, Rejected
 from kvassay.adapters.local import InProcess
 from kvassay.core.model import Finding, Result, Verdict
 from kvassay.core.tensors import DTYPES, Recipe
@@ -26,6 +26,7 @@ from kvassay.reports.differences import differences
 from kvassay.reports.evidence import as_text, evidence, headline
 from kvassay.reports.layout import lines, plain
 from kvassay.reports.shorten import shorten
+from kvassay.reports.written import as_written
 from kvassay.runner import run
 
 ENGINES = (miniature.Good, miniature.Nan, miniature.Drift, miniature.Shy, miniature.Hostile)
@@ -35,7 +36,7 @@ def report(adapter: type[EngineAdapter], *, strict: bool = False) -> documents.D
     corpus = miniature.corpus()
     engine = InProcess(adapter)
     outcome = run(corpus.cases, engine, corpus, strict=strict)
-    return documents.report(outcome, corpus.requirements, "kvassay run --adapter x")
+    return documents.report(outcome, corpus, "kvassay run --adapter x")
 
 
 def row(document: documents.Document, case: str) -> documents.Document:
@@ -104,9 +105,27 @@ def test_evidence_holds_everything_that_a_reader_needs() -> None:
     assert told.endswith("kvassay run --adapter x --case attention/merge/two-empty")
 
 
+def test_the_calls_before_the_failing_one_are_told() -> None:
+    class Second(miniature.Good):
+        calls = 0
+
+        def attention_merge(self, request: dict[str, Any]) -> dict[str, Any]:
+            Second.calls += 1
+            if Second.calls == 2:
+                raise Rejected("SHAPE_MISMATCH")
+            return super().attention_merge(request)
+
+    corpus = miniature.corpus(cases=(miniature.CASES[2],))
+    outcome = run(corpus.cases, InProcess(Second), corpus)
+    (failed,) = documents.report(outcome, corpus, "x")["results"]
+    told = as_text(evidence(failed, {}))
+    assert "finding   step 2, attention.merge: a legal request was rejected: SHAPE_MISMATCH" in told
+    assert "before    1. attention.merge:" in told
+
+
 def test_an_unexpected_pass_names_the_waiver() -> None:
     result = Result(miniature.CASES[0], Verdict.UNEXPECTED_PASS, waived=Verdict.FAIL)
-    shown = documents.result(result, "x")
+    shown = documents.result(result, miniature.corpus(), "x")
     assert shown["fails"] is True
     assert headline(shown) == "passes, although a waiver expects fail"
 
@@ -152,6 +171,44 @@ class TestShorten:
 
     def test_control_characters_do_not_get_through(self) -> None:
         assert shorten("\x1b[31mred\x07\u202e\ud800") == "\ufffd[31mred\ufffd\ufffd\ufffd"
+
+
+class TestWritten:
+    DIGEST = "ab" * 32
+    WRITTEN: ClassVar[dict[str, Any]] = {
+        "document": {
+            "$base": "identity/base",
+            "patch": [
+                {"op": "replace", "path": "/lease/generation", "value": 7},
+                {"op": "replace", "path": "/seals/lease_sha256", "value": DIGEST},
+                {"op": "remove", "path": "/proxy"},
+            ],
+        },
+        "states": [{"$bind": "a"}],
+    }
+
+    def test_base_documents_are_named_and_all_else_is_what_was_sent(self) -> None:
+        sent = {"document": {"a": 1}, "states": [miniature.FULL]}
+        shown = as_written(self.WRITTEN, sent)
+        assert shown["document"] == {
+            "$base": "identity/base",
+            "patch": [self.WRITTEN["document"]["patch"][0], self.WRITTEN["document"]["patch"][2]],
+            "resealed": 1,
+        }
+        assert shown["states"][0]["lse"]["data"] == [0.5, 0.25]
+        assert [plain(line) for line in lines(shown)][:4] == [
+            "document: identity/base with",
+            "    replace /lease/generation: 7",
+            "    remove /proxy",
+            "    and 1 digest derived anew",
+        ]
+
+    def test_a_digest_that_is_itself_the_change_is_shown(self) -> None:
+        patch = [{"op": "replace", "path": "/seals/source_sha256", "value": self.DIGEST}]
+        assert as_written({"$base": "b", "patch": patch}, {})["patch"] == patch
+
+    def test_a_request_of_another_form_is_shown_as_sent(self) -> None:
+        assert as_written(None, {"a": 1}) == as_written({"b": 2}, {"a": 1}) == {"a": 1}
 
 
 class TestDifferences:
@@ -327,5 +384,5 @@ class TestHtml:
         big = np.ones((512, 512), "f4")
         finding = Finding(0, "/state", "wrong", big, big + 1)
         case = miniature.CASES[0]
-        shown = documents.result(Result(case, Verdict.FAIL, finding), "x")
+        shown = documents.result(Result(case, Verdict.FAIL, finding), miniature.corpus(), "x")
         assert len(json.dumps(shown)) < 5000

@@ -178,11 +178,12 @@ class CaseItem(pytest.Item):
         from .reports.document import result
 
         try:
-            row = result(self.owner.judge(self.case), self.repeat(), strict=self.owner.options.kvassay_strict)
+            verdict = self.owner.judge(self.case)
         except AdapterError as problem:
             stop = f"kvassay: the adapter could not start: {problem.message}"
             self.session.shouldfail = stop
             raise Deviation(stop) from None
+        row = result(verdict, self.owner.corpus, self.repeat(), strict=self.owner.options.kvassay_strict)
         self.user_properties.append(("kvassay_verdict", row["verdict"]))
         if row["fails"]:
             raise Deviation(self._told(row))
@@ -203,11 +204,10 @@ class CaseItem(pytest.Item):
         )
 
     def _told(self, row: dict[str, Any]) -> str:
-        from .reports.document import requirement
+        from .reports.document import requirements
         from .reports.evidence import as_text, evidence
 
-        known = self.owner.corpus.requirements
-        texts = {name: requirement(known[name]) for name in self.case.requirements if name in known}
+        texts = requirements(self.owner.corpus, self.case.requirements)
         return f"{row['verdict']}: {row['case']}\n{as_text(evidence(row, texts))}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -19,7 +19,7 @@ from ..corpus.data import is_clone, read_json, root
 from ..corpus.schemas import op_schema, schemas
 from ..faults import selftest
 from ..reports.layout import lines, plain
-from ..reports.shorten import shorten
+from ..reports.written import as_written
 from .console import dump, out, say
 
 Explanation = dict[str, Any]
@@ -113,6 +113,7 @@ def reason(corpus: Corpus, name: str, faults: Faults) -> Explanation:
 def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     """The steps of a case and who fails it."""
     item = next(one for one in corpus.cases if one.id == name)
+    written = corpus.raw(name).get("steps", ())
     return {
         "title": item.title,
         "level": f"{item.level.value}, {item.status.value}",
@@ -126,7 +127,7 @@ def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
         "given": item.given,
         "why": item.why,
         "requirements": {one: corpus.requirements[one].text for one in item.requirements if one in corpus.requirements},
-        "steps": [line for index, step in enumerate(item.steps) for line in _step(index, step)],
+        "steps": [line for index in range(len(item.steps)) for line in _step(index, item.steps[index], written)],
         "relations": [f"{one['relation']}({', '.join(one['of'])})" for one in item.relations],
         "faults": {key: doc(one) for key, one in faults.items() if name in getattr(one, "killed_by", ())},
         "engines": verdicts({name}),
@@ -219,7 +220,7 @@ def verdicts(cases: set[str]) -> dict[str, str]:
 def stored_reports() -> Iterator[Mapping[str, Any]]:
     """The reports of real engines that the repository keeps."""
     if is_clone():
-        for path in sorted((root() / "reports").rglob("*.json")):
+        for path in sorted((root() / "docs" / "engines").glob("*.json")):
             document = read_json(path)
             if isinstance(document, dict) and document.get("format") == "kvassay-report-v1":
                 yield document
@@ -244,10 +245,11 @@ def _paragraph(value: Any) -> list[str]:
     return [row for line in str(value).split("\n") for row in textwrap.wrap(line, WIDTH) or [""]]
 
 
-def _step(index: int, step: Step) -> Iterator[str]:
+def _step(index: int, step: Step, written: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     head = f"{index + 1}. {step.op}"
     yield f"{head}  ({step.note})" if step.note else head
-    for line in lines(shorten(step.request), limit=16):
+    request = written[index]["request"] if index < len(written) else None
+    for line in lines(as_written(request, step.request), limit=16):
         yield f"     {plain(line)}"
     yield f"   {_expectation(step)}"
 

@@ -85,7 +85,7 @@ def command(**options: Any) -> int:
             )
     finally:
         engine.close()
-    document = documents.report(report, corpus.requirements, watch.command)
+    document = documents.report(report, corpus, watch.command)
     for name, render in RENDERERS.items():
         if options[name]:
             write(options[name], render(document))
@@ -115,7 +115,8 @@ class Watch:
         self.progress: Progress | None = None
         self._waivers = waivers
         self._options = options
-        self._requirements = {name: documents.requirement(item) for name, item in corpus.requirements.items()}
+        self._corpus = corpus
+        self._requirements = documents.requirements(corpus, corpus.requirements)
         self._today = datetime.date.today()
         if self.console.is_terminal and not options["json_only"]:
             self.progress = _bar(self.console)
@@ -133,7 +134,7 @@ class Watch:
         if self._options["json_only"]:
             return
         final = waive(result, self._waivers, self._today)
-        row = documents.result(final, self.command, strict=self._options["strict"])
+        row = documents.result(final, self._corpus, self.command, strict=self._options["strict"])
         for line in self._told(row):
             say(self.console, line)
 

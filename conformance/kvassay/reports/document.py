@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.compare import NotComparable, close, is_state, meaning
 from ..core.engine import Broken, NotSupported, Refused, Returned
-from ..core.model import Case, EngineDescription, Exchange, Finding, Level, Requirement, Result, Status, Verdict
+from ..core.model import Case, EngineDescription, Finding, Level, Requirement, Result, Status, Verdict
 from .differences import EXACT, Difference, comparable, differences
 from .shorten import number, shorten, text, trace
+from .written import as_written
 
 if TYPE_CHECKING:
     from ..core.report import Report
+    from ..corpus import Corpus
 
 Document = dict[str, Any]
 
@@ -26,9 +28,9 @@ SENTENCE = 2000
 EXCHANGES = 16
 
 
-def report(outcome: Report, requirements: Mapping[str, Requirement], command: str) -> Document:
+def report(outcome: Report, corpus: Corpus, command: str) -> Document:
     """The whole run. ``command`` is the command line that repeats a case when ``--case ID`` is put after it."""
-    results = [result(item, command, strict=outcome.strict) for item in outcome.results]
+    results = [result(item, corpus, command, strict=outcome.strict) for item in outcome.results]
     named = sorted({name for item in outcome.results for name in item.case.requirements})
     return {
         "format": FORMAT,
@@ -49,7 +51,7 @@ def report(outcome: Report, requirements: Mapping[str, Requirement], command: st
         "counts": {verdict.value: count for verdict, count in outcome.counts().items() if count},
         "profiles": dict(outcome.profiles),
         "findings": [text(line) for line in outcome.findings],
-        "requirements": {name: requirement(requirements[name]) for name in named if name in requirements},
+        "requirements": requirements(corpus, named),
         "results": results,
     }
 
@@ -69,8 +71,12 @@ def engine(description: EngineDescription) -> Document:
     }
 
 
-def requirement(item: Requirement) -> Document:
-    """One requirement as reports quote it."""
+def requirements(corpus: Corpus, names: Iterable[str]) -> dict[str, Document]:
+    """Requirements by id, as reports quote them."""
+    return {name: _requirement(corpus.requirements[name]) for name in names if name in corpus.requirements}
+
+
+def _requirement(item: Requirement) -> Document:
     return {
         "contract": item.contract,
         "level": item.level.value,
@@ -81,9 +87,10 @@ def requirement(item: Requirement) -> Document:
     }
 
 
-def result(item: Result, command: str, *, strict: bool = False) -> Document:
+def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) -> Document:
     """One verdict with its evidence."""
     case = item.case
+    loud = item.verdict not in QUIET
     return {
         "case": case.id,
         "contract": case.contract,
@@ -102,7 +109,7 @@ def result(item: Result, command: str, *, strict: bool = False) -> Document:
         "seconds": round(item.seconds, 6),
         "ratio": None if item.ratio is None else number(item.ratio),
         "finding": None if item.finding is None else finding(item.finding, item),
-        "exchanges": [] if item.verdict in QUIET else [exchange(one) for one in item.exchanges[-EXCHANGES:]],
+        "exchanges": exchanges(item, corpus.raw(case.id)) if loud else [],
         "repeat": f"{command} --case {case.id}",
     }
 
@@ -115,14 +122,19 @@ def fails(item: Result, *, strict: bool) -> bool:
     return item.verdict in FAILING and counted
 
 
-def exchange(item: Exchange) -> Document:
-    """One call, tensors shortened."""
-    return {
-        "op": item.op,
-        "request": shorten(item.request),
-        "reply": reply(item.reply),
-        "seconds": round(item.seconds, 6),
-    }
+def exchanges(item: Result, written: Mapping[str, Any]) -> list[Document]:
+    """The last calls: requests as the case writes them, tensors shortened, replies as they came."""
+    steps = written.get("steps", ())
+    rows = [
+        {
+            "op": one.op,
+            "request": as_written(steps[index]["request"] if index < len(steps) else None, one.request),
+            "reply": reply(one.reply),
+            "seconds": round(one.seconds, 6),
+        }
+        for index, one in enumerate(item.exchanges)
+    ]
+    return rows[-EXCHANGES:]
 
 
 def reply(item: Any) -> Document:
@@ -141,7 +153,7 @@ def reply(item: Any) -> Document:
 
 def finding(item: Finding, whole: Result) -> Document:
     """The first thing that went wrong, with the elements that differ."""
-    expected, returned = comparable(item.expected, item.returned)
+    expected, returned = comparable(*_values(item, whole))
     if item.step is None and isinstance(returned, Mapping):
         returned = {name: _meant(operand) for name, operand in returned.items()}
     shown, count = _differences(item, whole.case, expected, returned)
@@ -159,6 +171,23 @@ def finding(item: Finding, whole: Result) -> Document:
             {"path": list(one.path), "expected": one.expected, "returned": one.returned} for one in shown if one.path
         ],
     }
+
+
+def _values(item: Finding, whole: Result) -> tuple[Any, Any]:
+    """Both sides of a finding; rows of a case as pointer to value, beside the whole result where there are several."""
+    if item.step is None or item.step >= len(whole.exchanges):
+        return item.expected, item.returned
+    expect, came = whole.case.steps[item.step].expect, whole.exchanges[item.step].reply
+    if item.expected is not None and item.expected is expect.get("any_of"):
+        alternatives = [_rows(rows) for rows in expect["any_of"]]
+        return alternatives, came.value if isinstance(came, Returned) else item.returned
+    if any(item.expected is expect.get(kind) for kind in ("equals", "close") if kind in expect):
+        return _rows(item.expected), item.returned
+    return item.expected, item.returned
+
+
+def _rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {row["at"] or "/": row["value"] for row in rows}
 
 
 def _differences(item: Finding, case: Case, expected: Any, returned: Any) -> tuple[tuple[Difference, ...], int]:

@@ -12,6 +12,7 @@ from .layout import Line, Path, is_tensor, lines, plain, scalar
 
 LABEL = 10
 DETAIL_LINES = 10
+BEFORE_LINES = 5
 SENT_LINES = 14
 SIDE_LINES = 14
 WIDTH = 96
@@ -33,7 +34,8 @@ def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Pa
         parts.append(Part("detail", tuple([(line, False)] for line in trace(result)[:DETAIL_LINES])))
     if finding is not None and result["exchanges"]:
         marks = marked(finding)
-        sent = exchange_of(result)
+        *before, sent = result["exchanges"]
+        parts += _before(before)
         parts.append(_value("sent", {sent["op"]: sent["request"]}, limit=SENT_LINES))
         if finding["expected"] is not None:
             parts.append(_value("expected", finding["expected"], marks, SIDE_LINES))
@@ -85,13 +87,6 @@ def came_back(finding: Document, sent: Document) -> Any:
     return None if "error" in sent["reply"] else sent["reply"]
 
 
-def exchange_of(result: Document) -> Document:
-    """The call that the finding is about: the step's own, else the last one."""
-    exchanges: list[Document] = result["exchanges"]
-    op = (result["finding"] or {}).get("op")
-    return next((one for one in reversed(exchanges) if one["op"] == op), exchanges[-1])
-
-
 def marked(finding: Document) -> frozenset[Path]:
     """Paths of the differing elements."""
     paths = [tuple(one["path"]) for one in finding["differences"]]
@@ -127,6 +122,18 @@ def _sentence(label: str, sentence: str) -> Part:
 
 def _value(label: str, value: Any, marks: frozenset[Path] = frozenset(), limit: int = SIDE_LINES) -> Part:
     return Part(label, tuple(lines(value, marks, limit)))
+
+
+def _before(exchanges: list[Document]) -> list[Part]:
+    """The calls that led to the one that the finding is about."""
+    rows = [
+        line
+        for number, one in enumerate(exchanges, 1)
+        for line in lines({f"{number}. {one['op']}": one["request"]}, limit=BEFORE_LINES)
+    ]
+    left = len(rows) - SENT_LINES
+    rows = [*rows[:SENT_LINES], [(f"… {left} more lines", False)]] if left > 0 else rows
+    return [Part("before", tuple(rows))] if rows else []
 
 
 def _differences(finding: Document) -> list[Part]:

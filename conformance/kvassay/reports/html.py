@@ -17,7 +17,7 @@ from string import Template
 from typing import Any
 
 from .document import Document
-from .evidence import came_back, exchange_of, headline, marked, spot, trace
+from .evidence import came_back, headline, marked, spot, trace
 from .layout import Path, lines, scalar
 from .terminal import CALM, VERDICTS, conclusion, uncounted
 
@@ -199,7 +199,7 @@ def _body(row: Document, known: Mapping[str, Document]) -> str:
 
 
 def _sides(row: Document) -> str:
-    finding, sent, marks = row["finding"], exchange_of(row), marked(row["finding"])
+    finding, sent, marks = row["finding"], row["exchanges"][-1], marked(row["finding"])
     returned = came_back(finding, sent)
     sides = [_side("Sent", f"Sent to {sent['op']}", sent["request"])]
     if finding["expected"] is not None:

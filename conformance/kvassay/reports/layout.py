@@ -46,9 +46,16 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Mapping) and {"dtype", "shape"} < value.keys() <= TENSOR and len(FORMS & value.keys()) == 1
 
 
+def is_base(value: Any) -> bool:
+    """Whether a value stands for a base document and its changes."""
+    return isinstance(value, Mapping) and "$base" in value
+
+
 def _value(value: Any, path: Path, marks: frozenset[Path], indent: str) -> Iterator[Line]:
     if is_tensor(value):
         yield from _tensor(value, path, marks, indent)
+    elif is_base(value):
+        yield from _base(value, indent)
     elif isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from _member(f"{key}:", item, (*path, key), marks, indent)
@@ -60,8 +67,8 @@ def _value(value: Any, path: Path, marks: frozenset[Path], indent: str) -> Itera
 
 
 def _member(head: str, item: Any, path: Path, marks: frozenset[Path], indent: str) -> Iterator[Line]:
-    if is_tensor(item):
-        inner = list(_tensor(item, path, marks, f"{indent}  "))
+    if is_tensor(item) or is_base(item):
+        inner = list(_value(item, path, marks, f"{indent}  "))
         yield [(f"{indent}{head} ", path in marks), *inner[0][1:]]
         yield from inner[1:]
     elif isinstance(item, Mapping) and item:
@@ -78,6 +85,21 @@ def _member(head: str, item: Any, path: Path, marks: frozenset[Path], indent: st
         yield from _value(item, path, marks, f"{indent}  ")
     else:
         yield [(f"{indent}{head} ", False), *_inline(item, path, marks)]
+
+
+def _base(value: Mapping[str, Any], indent: str) -> Iterator[Line]:
+    changes, resealed = value.get("patch", ()), value.get("resealed", 0)
+    yield [(indent, False), (f"{value['$base']}{' with' if changes else ''}", False)]
+    for one in changes:
+        new = f": {_short(one['value'])}" if "value" in one else ""
+        yield [(f"{indent}  {one['op']} {one['path']}{new}", False)]
+    if resealed:
+        yield [(f"{indent}  and {resealed} digest{'s' * (resealed != 1)} derived anew", False)]
+
+
+def _short(value: Any) -> str:
+    line = " ".join(plain(line).strip() for line in lines(value, limit=6))
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 
 
 def _is_flat(value: Sequence[Any]) -> bool:
