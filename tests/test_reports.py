@@ -51,6 +51,46 @@ def test_the_document_meets_its_schema_and_survives_json(adapter: type[EngineAda
     assert again == document
 
 
+def _without(name: str) -> Any:
+    return lambda document: document.pop(name)
+
+
+def _at(*path: Any, value: Any) -> Any:
+    def change(document: Any) -> None:
+        for part in path[:-1]:
+            document = document[part]
+        document[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        (_without("engine"), ""),
+        (_without("seed"), ""),
+        (_at("score", value=0.9), ""),
+        (_at("format", value="kvassay-report-v0"), "/format"),
+        (_at("corpus", "digest", value="abc"), "/corpus/digest"),
+        (_at("exit_code", value=3), "/exit_code"),
+        (_at("counts", "fail", value=0), "/counts/fail"),
+        (_at("counts", "failed", value=1), "/counts"),
+        (_at("profiles", "merge", value="99 %"), "/profiles/merge"),
+        (_at("results", 0, "verdict", value="maybe"), "/results/0/verdict"),
+        (_at("results", 0, "requirements", value=[]), "/results/0/requirements"),
+        (_at("results", 0, "finding", "step", value=-1), "/results/0/finding/step"),
+        (_at("results", 0, "exchanges", 0, "reply", value={}), "/results/0/exchanges/0/reply"),
+        (_at("environment", "python", value=3), "/environment/python"),
+    ],
+)
+def test_a_document_that_is_not_a_report_is_refused(change: Any, pointer: str) -> None:
+    document = report(miniature.Drift)
+    change(document)
+    found = problem(document, "urn:kvassay:report")
+    assert found is not None
+    assert found[0] == pointer
+
+
 def test_the_document_says_what_happened() -> None:
     document = report(miniature.Drift)
     assert document["exit_code"] == 1

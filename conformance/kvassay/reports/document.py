@@ -101,8 +101,7 @@ def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) 
         "status": case.status.value,
         "variant": case.variant,
         "title": case.title,
-        "given": case.given,
-        "why": case.why,
+        **({} if item.verdict is Verdict.NOT_APPLICABLE else {"given": case.given, "why": case.why}),
         "verdict": item.verdict.value,
         "fails": fails(item, strict=strict),
         "waived": None if item.waived is None else item.waived.value,
@@ -152,7 +151,9 @@ def reply(item: Any) -> Document:
 
 
 def finding(item: Finding, whole: Result) -> Document:
-    """The first thing that went wrong, with the elements that differ."""
+    """The first thing that went wrong, with the elements that differ; the message alone where nothing ran."""
+    if not whole.exchanges:
+        return {"message": text(trace(item.message), SENTENCE)}
     expected, returned = comparable(*_values(item, whole))
     if item.step is None and isinstance(returned, Mapping):
         returned = {name: _meant(operand) for name, operand in returned.items()}

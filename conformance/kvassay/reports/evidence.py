@@ -46,7 +46,8 @@ def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Pa
     for name in result["requirements"]:
         known = requirements.get(name)
         parts.append(_sentence("requires", f"{name} ({known['level']}): {known['text']}" if known else name))
-    parts.append(_sentence("why", result["why"]))
+    if "why" in result:
+        parts.append(_sentence("why", result["why"]))
     parts.append(Part("repeat", ([(result["repeat"], False)],)))
     return tuple(parts)
 
@@ -55,23 +56,18 @@ def headline(result: Document) -> str:
     """What went wrong, where, and by how much, in one line; :func:`trace` has what follows."""
     finding = result["finding"]
     if finding is None:
-        waived = result["waived"]
-        return (
-            f"passes, although a waiver expects {waived}"
-            if result["verdict"] == "unexpected-pass"
-            else result["verdict"]
-        )
-    place = (
-        f"step {finding['step'] + 1}, {finding['op']}: "
-        if finding["op"]
-        else f"{finding['at']}: "
-        if finding["at"]
-        else ""
-    )
-    ratio = finding["ratio"]
-    times = f" ({ratio:.3g} times the bound)" if isinstance(ratio, int | float) and ratio > 1 else ""
+        stale = result["verdict"] == "unexpected-pass"
+        return f"passes, although a waiver expects {result['waived']}" if stale else result["verdict"]
+    ratio = finding.get("ratio")
     message = finding["message"].partition("\n")[0]
-    return f"{place}{message}{'' if 'times it' in message else times}"
+    far = isinstance(ratio, int | float) and ratio > 1 and "times it" not in message
+    return f"{_place(finding)}{message}{f' ({ratio:.3g} times the bound)' if far else ''}"
+
+
+def _place(finding: Document) -> str:
+    if finding.get("op"):
+        return f"step {finding['step'] + 1}, {finding['op']}: "
+    return f"{finding['at']}: " if finding.get("at") else ""
 
 
 def trace(result: Document) -> list[str]:

@@ -183,10 +183,12 @@ def _body(row: Document, known: Mapping[str, Document]) -> str:
     pieces = [] if row["verdict"] == "pass" else [f'<p class="message">{escape(headline(row))}</p>']
     if trace(row):
         pieces.append(_region("Detail", escape("\n".join(trace(row)))))
-    pieces.append(f'<p class="prose">{escape(row["given"])}</p>')
+    if "given" in row:
+        pieces.append(f'<p class="prose">{escape(row["given"])}</p>')
     if row["exchanges"] and row["finding"] is not None:
         pieces += [_sides(row), _differences(row["finding"])]
-    pieces.append(f'<p class="prose"><b>Why it matters:</b> {escape(row["why"])}</p>')
+    if "why" in row:
+        pieces.append(f'<p class="prose"><b>Why it matters:</b> {escape(row["why"])}</p>')
     others = [name for name in row["requirements"][1:] if name in known]
     pieces += [f'<p class="prose"><b>Also {escape(n)}:</b> {escape(known[n]["text"])}</p>' for n in others]
     if row["ratio"] is not None and row["verdict"] == "pass":

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 from .document import Document
 
 
 def render(document: Document) -> str:
-    """JSON text, one line per member of the outer levels so that committed reports can be compared."""
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """JSON text that is small and can be compared: one line per case, more where there are calls to show."""
+    head = {name: value for name, value in document.items() if name != "results"}
+    rows = ",\n".join(textwrap.indent(_row(result), "  ") for result in document["results"])
+    return f'{_dump(head, 1)[:-2]},\n "results": [\n{rows}\n ]\n}}\n'
+
+
+def _row(result: Document) -> str:
+    return _dump(result, 1 if result["exchanges"] else None)
+
+
+def _dump(value: Document, indent: int | None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
