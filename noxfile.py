@@ -27,11 +27,16 @@ def install(session: nox.Session, *what: str) -> None:
     session.install("-c", str(CONSTRAINTS), *what)
 
 
+def steps(file: str) -> list[list[str]]:
+    """Lines of a file below requirements/ as arguments: *.steps for pip, *.adapters for `kvassay run --adapter`."""
+    lines = (REQUIREMENTS / file).read_text(encoding="utf-8").splitlines()
+    return [shlex.split(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
 def install_engine(session: nox.Session, name: str) -> None:
     """Run the steps of requirements/<name>.steps, then the suite itself without touching the engine's pins."""
-    for line in (REQUIREMENTS / f"{name}.steps").read_text(encoding="utf-8").splitlines():
-        if line.strip() and not line.startswith("#"):
-            session.install(*shlex.split(line), silent=False)
+    for step in steps(f"{name}.steps"):
+        session.install(*step, silent=False)
     session.install("--no-deps", "-e", ".")
     session.install("array-api-compat", "jsonschema", "jsonschema-rs", "jsonpatch", "click", "rich", "ml_dtypes")
 
@@ -112,20 +117,10 @@ def _engine_session(name: str) -> None:
     @nox.session(name=f"engine-{name}")
     def judge_engine(session: nox.Session) -> None:
         install_engine(session, name)
-        adapters = (REQUIREMENTS / f"{name}.adapters").read_text(encoding="utf-8").split()
-        out = ROOT / "docs" / "engines"
-        for adapter in adapters:
-            report = out / f"{adapter}.json"
-            session.run(
-                "kvassay",
-                "run",
-                "--adapter",
-                adapter,
-                "--json-report",
-                str(report),
-                *session.posargs,
-                success_codes=[0, 1],
-            )
+        for adapter, *options in steps(f"{name}.adapters"):
+            report = ROOT / "docs" / "engines" / f"{adapter}.json"
+            arguments = ["--adapter", adapter, *options, "--json-report", str(report), *session.posargs]
+            session.run("kvassay", "run", *arguments, success_codes=[0, 1])
 
     judge_engine.__doc__ = f"Judge {name} and write its reports to docs/engines."
 
