@@ -18,8 +18,12 @@ import pytest
 from kvassay import __version__, cli
 from kvassay.cli import cases as list_module
 from kvassay.cli import explain as explain_module
+from kvassay.cli import oracle as oracle_module
 from kvassay.cli import run as run_module
+from kvassay.cli import selftest as selftest_module
+from kvassay.corpus.reconcile import Figure
 from kvassay.corpus.schemas import problem
+from kvassay.faults.selftest import Matrix, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -319,6 +323,101 @@ class TestExplain:
         assert all(text in out for text in told)
         data = json.loads(kvassay("explain", name, "--json")[1])
         assert (data["kind"], data["id"]) == (kind, name)
+
+
+class TestSelftest:
+    @staticmethod
+    def row(**changes: Any) -> Row:
+        fields: dict[str, Any] = {
+            "contract": "attention",
+            "name": "NanFromNothing",
+            "summary": "Divides by the mass of nothing.",
+            "requirement": "ATT-901",
+            "killed_by": {"attention/merge/two-empty": "fail"},
+            "also": (),
+            "passed": 5,
+            "not_applicable": 0,
+            "ratio": None,
+            "equivalent": "",
+            "seconds": 0.1,
+        }
+        return Row(**(fields | changes))
+
+    @pytest.mark.parametrize(
+        ("changes", "told"),
+        [
+            ({}, "killed      attention/NanFromNothing  ATT-901"),
+            ({"ratio": 12.34}, "12.3 times the bound"),
+            ({"killed_by": {"attention/merge/two-empty": "error"}}, "SURVIVES"),
+            ({"killed_by": {"attention/merge/two-empty": "pass"}}, "pass            attention/merge/two-empty"),
+            ({"equivalent": "proof"}, "equivalent"),
+            ({"equivalent": "proof", "also": ("a/b/c",)}, "NOT EQUAL"),
+            ({"requirement": "", "killed_by": {}}, "correct"),
+            ({"requirement": "", "killed_by": {}, "also": ("a/b/c",)}, "blamed by: a/b/c"),
+        ],
+    )
+    def test_each_row_says_what_became_of_the_engine(self, changes: dict[str, Any], told: str) -> None:
+        shown = [line.plain for line in selftest_module.lines(self.row(**changes), verbose=False)]
+        assert told in "\n".join(shown)
+
+    @pytest.mark.parametrize(
+        ("rows", "without", "code", "told"),
+        [
+            (
+                [{}, {"requirement": "", "killed_by": {}}],
+                (),
+                0,
+                "1 of 1 faults killed, 1 of 1 correct engines blamed for",
+            ),
+            ([{"killed_by": {"x/y/z": "pass"}}], (), 1, "0 of 1 faults killed"),
+            ([{}], ("ATT-902",), 1, "no fault is seeded against ATT-902"),
+        ],
+    )
+    def test_the_matrix_decides_the_status(
+        self,
+        kvassay: Command,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        rows: list[dict[str, Any]],
+        without: tuple[str, ...],
+        code: int,
+        told: str,
+    ) -> None:
+        matrix = Matrix(tuple(self.row(**one) for one in rows), without, (), 1.0)
+        monkeypatch.setattr(selftest_module, "run_selftest", lambda *_, **__: matrix)
+        status, out, _ = kvassay("selftest", "--output", tmp_path / "matrix.json")
+        assert status == code
+        assert told in out
+        assert json.loads((tmp_path / "matrix.json").read_text())["ok"] is (code == 0)
+        assert json.loads(kvassay("selftest", "--json")[1])["rows"][0]["name"] == "NanFromNothing"
+
+    def test_an_unknown_contract_is_refused_before_anything_runs(self, kvassay: Command) -> None:
+        code, out, err = kvassay("selftest", "--contract", "attentoin")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+class TestOracle:
+    FIGURES = (Figure("rows", 4096, 4096), Figure("wire_ms", 1.465, 1.46484), Figure("blocks", [1, 2], [1, 3]))
+
+    def test_a_figure_that_does_not_come_out_fails(
+        self, kvassay: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr(oracle_module, "reconciliation", lambda contract: list(self.FIGURES))
+        code, out, _ = kvassay("oracle", "identity")
+        assert code == 1
+        assert [line.split()[-1] for line in out.splitlines()] == ["derived", "ok", "ok", "DIFFERS"]
+        assert kvassay("oracle", "identity", "--output", tmp_path / "t.txt")[:2] == (1, "")
+        assert (tmp_path / "t.txt").read_text() == out
+        assert [row["ok"] for row in json.loads(kvassay("oracle", "identity", "--json")[1])] == [True, True, False]
+
+
+class TestInitAdapter:
+    def test_a_skeleton_is_written_once(self, kvassay: Command, tmp_path: Path) -> None:
+        code, out, _ = kvassay("init-adapter", tmp_path / "mine")
+        assert code == 0
+        assert all(Path(line.removeprefix("wrote ")).is_file() for line in out.splitlines())
+        code, out, err = kvassay("init-adapter", tmp_path / "mine")
+        assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 class TestShell:

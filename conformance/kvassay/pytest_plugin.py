@@ -99,19 +99,22 @@ class Run:
             self._engine.close()
             self._engine = None
 
+    @property
+    def reach(self) -> dict[str, Any]:
+        """How the engine is reached, in the words of ``kvassay run``."""
+        names = ("adapter", "python", "in_process", "timeout_scale")
+        return {name: getattr(self.options, f"kvassay_{name}") for name in names}
+
     def engine(self) -> Engine:
         """The engine of this process, started at its first case; raises :class:`AdapterError`."""
         from .adapters.errors import AdapterError
-        from .adapters.names import connect
+        from .cli.run import connected
 
         if self._broken is not None:
             raise AdapterError(self._broken)
         if self._engine is None:
-            options = self.options
             try:
-                self._engine = connect(
-                    options.kvassay_adapter, python=options.kvassay_python, in_process=options.kvassay_in_process
-                )
+                self._engine = connected(self.reach, self.corpus)
             except AdapterError as problem:
                 self._broken = problem.message
                 raise
@@ -175,6 +178,7 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         """Judge the case and say so in pytest's words."""
         from .adapters.errors import AdapterError
+        from .cli.run import repeat_command
         from .reports.document import result
 
         try:
@@ -183,25 +187,12 @@ class CaseItem(pytest.Item):
             stop = f"kvassay: the adapter could not start: {problem.message}"
             self.session.shouldfail = stop
             raise Deviation(stop) from None
-        row = result(verdict, self.owner.corpus, self.repeat(), strict=self.owner.options.kvassay_strict)
+        run = self.owner
+        row = result(verdict, run.corpus, repeat_command(run.reach), strict=run.options.kvassay_strict)
         self.user_properties.append(("kvassay_verdict", row["verdict"]))
         if row["fails"]:
             raise Deviation(self._told(row))
         _pass_over(row)
-
-    def repeat(self) -> str:
-        """The command line that judges this engine again."""
-        from .cli.run import repeat_command
-
-        options = self.owner.options
-        return repeat_command(
-            {
-                "adapter": options.kvassay_adapter,
-                "python": options.kvassay_python,
-                "in_process": options.kvassay_in_process,
-                "timeout_scale": options.kvassay_timeout_scale,
-            }
-        )
 
     def _told(self, row: dict[str, Any]) -> str:
         from .reports.document import requirements

@@ -29,7 +29,7 @@ WIDTH = 100
 LABEL = 13
 
 
-@click.command("explain")
+@click.command("explain", short_help="Say what an id stands for, and what hangs on it.")
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def command(name: str, as_json: bool) -> int:
@@ -65,6 +65,9 @@ def explain(corpus: Corpus, name: str) -> Explanation:
     ):
         if name in names:
             return {"kind": kind, "id": name, **describe(corpus, name, faults)}
+    short = [full for full in faults if full.rpartition("/")[2] == name]
+    if len(short) == 1:
+        return {"kind": "fault", "id": short[0], **fault(corpus, short[0], faults)}
     everything = [*corpus.requirements, *corpus.reasons, *(one.id for one in corpus.cases), *ops(corpus)]
     everything += [*corpus.profiles, *corpus.capabilities, *corpus.contracts, *faults]
     by_case = {one.lower(): one for one in everything}

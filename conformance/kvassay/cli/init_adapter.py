@@ -10,7 +10,7 @@ from ..adapters.init import LANGUAGES, init_adapter
 from .console import out, say
 
 
-@click.command("init-adapter")
+@click.command("init-adapter", short_help="Write a commented adapter skeleton.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option(
     "--language", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True, help="Language of the adapter."

@@ -16,7 +16,7 @@ from .console import dump, out, say, write
 HEAD = ("figure", "published", "derived", "")
 
 
-@click.command("oracle")
+@click.command("oracle", short_help="Show published figures beside their derivation.")
 @click.argument("contract")
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to a file instead."

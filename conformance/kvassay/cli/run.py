@@ -41,7 +41,7 @@ RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": ju
     metavar="NAME",
     help="A built-in name, module:Class, an entry point, or cmd:PROGRAM for a program in any language.",
 )
-@click.option("--python", metavar="PATH", help="Interpreter of a Python adapter; it needs the base install only.")
+@click.option("--python", metavar="PATH", help="Interpreter of a Python adapter; it needs numpy and ml_dtypes only.")
 @click.option("--in-process", is_flag=True, help="Call a Python adapter in this process: fast, open to debuggers.")
 @selectors
 @click.option("--strict", is_flag=True, help="Failed SHOULD cases fail the run.")

@@ -18,7 +18,7 @@ PREFIX = "urn:kvassay:"
 WAIVERS = f"{PREFIX}waivers"
 
 
-@click.command("validate")
+@click.command("validate", short_help="Check documents against their schemas.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--schema", metavar="NAME", help="What the documents should be, such as identity/record or report.")
 def command(files: tuple[Path, ...], schema: str | None) -> int:
