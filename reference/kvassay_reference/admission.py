@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .canonical import digest, support_sha256
-from .manifest import PERSISTENCE, Binding, Manifest, Replica, Tier, write
+from .manifest import PERSISTENCE, Binding, Manifest, Replica, Tier
 
 
 class Violation(NamedTuple):
@@ -78,27 +78,27 @@ def violations(m: Manifest, stage: Stage = Stage.OUTPUT) -> Violations:
 
 def source_digests(m: Manifest) -> dict[str, str]:
     """I_upstream, I_tensor and I_source, each from the values that stand in the manifest."""
-    fields = write(m.source) | write(m.seals) | {"first_position": m.tensor.first_position}
+    fields = vars(m.source) | vars(m.seals) | {"first_position": m.tensor.first_position}
     return {
         "upstream_sha256": digest("upstream", fields),
-        "tensor_sha256": digest("tensor", write(m.tensor)),
+        "tensor_sha256": digest("tensor", vars(m.tensor)),
         "source_sha256": digest("source", fields),
     }
 
 
 def row_sha256(source: Binding, layer: int, kv_head: int, position: int) -> str:
     """I_row: nothing physical enters, so that moving the row does not change it."""
-    return digest("row", write(source) | {"layer": layer, "kv_head": kv_head, "position": position})
+    return digest("row", vars(source) | {"layer": layer, "kv_head": kv_head, "position": position})
 
 
 def _digests(m: Manifest, stage: Stage) -> Violations:
     for name, derived in source_digests(m).items():
         if getattr(m.seals, name) != derived:
             yield Violation("SOURCE_DIGEST_MISMATCH", f"/seals/{name}")
-    if m.chunk.sha256 != digest("chunk", write(m.chunk)):
+    if m.chunk.sha256 != digest("chunk", vars(m.chunk)):
         yield Violation("CHUNK_DIGEST_MISMATCH", "/chunk/sha256")
     for i, replica in enumerate(m.directory.replicas):
-        if replica.sha256 != digest("replica", write(replica)):
+        if replica.sha256 != digest("replica", vars(replica)):
             yield Violation("REPLICA_DIGEST_MISMATCH", f"/directory/replicas/{i}/sha256")
     if stage >= Stage.GATHER:
         g = m.gather

@@ -1,7 +1,7 @@
 """The canonical encoding of identities, to the byte.
 
-An identity is a kind and a fixed list of typed fields. Its encoding is a domain tag, the kind, the number of fields, and
-then each field as its name and a tagged value; every text and list carries its length, so that no two identities
+An identity is a kind and a fixed list of typed fields. Its encoding is a domain tag, the kind, the number of fields,
+and then each field as its name and a tagged value; every text and list carries its length, so that no two identities
 share an encoding. Integers are big-endian.
 
     "kvassay/identity/v1" 00 | text(kind) | u32 fields | { text(name) value } ...
@@ -16,6 +16,7 @@ share an encoding. Integers are big-endian.
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +122,7 @@ def encode(kind: str, fields: Mapping[str, Any]) -> bytes:
 
 def encode_fields(kind: str, fields: Iterable[tuple[str, Form, Any]]) -> bytes:
     """The encoding of a kind whose fields the caller lists itself; ``None`` is absent."""
-    parts = [_text(name) + _value(form, value) for name, form, value in fields]
+    parts = [_name(name) + _value(form, value) for name, form, value in fields]
     return DOMAIN + _text(kind) + struct.pack(">I", len(parts)) + b"".join(parts)
 
 
@@ -143,6 +144,10 @@ def support_sha256(positions: Sequence[int]) -> str:
 def _text(value: str) -> bytes:
     raw = value.encode("utf-8")
     return struct.pack(">I", len(raw)) + raw
+
+
+_name = functools.cache(_text)
+"""Names are few and encoded over and over."""
 
 
 def _value(form: Form, value: Any) -> bytes:

@@ -80,7 +80,7 @@ class Retrieval:
         self.published.append(entry)
 
     def find(self, caller: Manifest) -> Published:
-        """The latest publication that is bound as the reader is, else the latest of all, whose mismatch names the reason."""
+        """The latest publication bound as the reader is, else the latest of all, whose mismatch names the reason."""
         demand(bool(self.published), "NOTHING_PUBLISHED")
         bound = [entry for entry in self.published if entry.manifest.source == caller.reader]
         return (bound or self.published)[-1]
@@ -133,7 +133,7 @@ class Retrieval:
         return self.rows(entry, op.layer, op.kv_head, positions), receipt
 
     def sources(self, m: Manifest, positions: Iterable[int]) -> list[Replica]:
-        """A replica for each position: on the destination's tier where it is visible there, else the first that may copy."""
+        """A replica for each position: on the destination's tier where visible there, else the first that may copy."""
         target = next(tier for tier in m.tiers if tier.id == m.operation.destination.tier)
         tiers = {tier.id: tier for tier in m.tiers}
         usable = [r for r in m.directory.replicas if current(m, r) and may_copy(tiers[r.tier], target)]

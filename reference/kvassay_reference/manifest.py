@@ -1,8 +1,8 @@
 """The manifest of one retrieval as frozen data, and its strict reading from JSON.
 
-The sections follow a row from its source to the output: what it is (``source``, ``tensor``, ``chunk``), where it lives
-(``tiers``, ``directory``), how it is found (``proxy``, ``index``), who asks (``reader``, ``operation``), and one receipt
-for each thing that was done (``lookup``, ``gather``, ``partial``, ``output``).
+The sections follow a row from its source to the output: what it is (``source``, ``tensor``, ``chunk``), where it
+lives (``tiers``, ``directory``), how it is found (``proxy``, ``index``), who asks (``reader``, ``operation``), and one
+receipt for each thing that was done (``lookup``, ``gather``, ``partial``, ``output``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import re
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -32,7 +33,7 @@ ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "floa
 PERSISTENCE = get_args(Persistence)
 
 
-class NotAManifest(ValueError):  # noqa: N818
+class NotAManifest(ValueError):
     """A value does not have the form of its schema; ``pointer`` says where."""
 
     def __init__(self, pointer: str, problem: str) -> None:
@@ -396,20 +397,15 @@ class Manifest:
 
 
 _T = TypeVar("_T")
+Reader = Callable[[Any, str], Any]
+"""A JSON value and its pointer to the value as Python holds it."""
 
 
 def read(kind: type[_T], value: Any, pointer: str = "") -> _T:
     """A dataclass from JSON: no unknown member, none missing, every value of its type. Raises :class:`NotAManifest`."""
-    if not isinstance(value, dict):
-        raise NotAManifest(pointer, "not an object")
-    hints = _hints(kind)
-    for name in value:
-        if name not in hints:
-            raise NotAManifest(f"{pointer}/{name}", "unknown member")
-    for name in hints:
-        if name not in value:
-            raise NotAManifest(pointer, f"lacks {name}")
-    return kind(**{name: _read(hint, value[name], f"{pointer}/{name}") for name, hint in hints.items()})
+    hint: Any = kind
+    instance: _T = _reader(hint)(value, pointer)
+    return instance
 
 
 def write(value: Any) -> Any:
@@ -417,46 +413,85 @@ def write(value: Any) -> Any:
     return _plain(dataclasses.asdict(value))
 
 
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-
-
-def _read(hint: Any, value: Any, pointer: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return read(hint, value, pointer)  # type: ignore[arg-type]
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        inner = _read(arguments[0], value, pointer)
-        if not _within(inner, arguments[1:]):
-            raise NotAManifest(pointer, "out of its range")
-        return inner
-    if origin in (Union, types.UnionType):
-        return None if value is None else _read(arguments[0], value, pointer)
-    if origin is Literal:
-        if not isinstance(value, str) or value not in arguments:
-            raise NotAManifest(pointer, f"not one of {', '.join(arguments)}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise NotAManifest(pointer, "not a list")
-        return tuple(_read(arguments[0], item, f"{pointer}/{i}") for i, item in enumerate(value))
-    wanted = (int, float) if hint is float else hint
-    if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
-        raise NotAManifest(pointer, f"not {hint.__name__}")
-    return value
-
-
-def _within(value: Any, limits: tuple[Any, ...]) -> bool:
-    if isinstance(value, str):
-        return limits[0].fullmatch(value) is not None
-    size = len(value) if isinstance(value, tuple) else value
-    high = limits[1] if len(limits) > 1 else MAX_INTEGER
-    return bool(limits[0] <= size <= high)
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@functools.cache
+def _reader(hint: Any) -> Reader:
+    """What reads a value of one type; made once per type, since manifests are read on the hot path."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _object_reader(hint)  # type: ignore[arg-type]
+    if origin is Annotated:
+        return _limited_reader(_reader(arguments[0]), arguments[1:])
+    if origin in (Union, types.UnionType):
+        inner = _reader(arguments[0])
+        return lambda value, pointer: None if value is None else inner(value, pointer)
+    if origin is Literal:
+        return _choice_reader(arguments)
+    if origin is tuple:
+        return _list_reader(_reader(arguments[0]))
+    return _plain_reader(hint)
+
+
+def _object_reader(kind: type) -> Reader:
+    hints = get_type_hints(kind, include_extras=True)
+    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind)}
+
+    def reader(value: Any, pointer: str) -> Any:
+        if not isinstance(value, dict):
+            raise NotAManifest(pointer, "not an object")
+        for name in value.keys() ^ readers.keys():
+            raise NotAManifest(pointer, f"unknown member {name}" if name in value else f"lacks {name}")
+        return kind(**{name: each(value[name], f"{pointer}/{name}") for name, each in readers.items()})
+
+    return reader
+
+
+def _limited_reader(inner: Reader, limits: tuple[Any, ...]) -> Reader:
+    """A text that meets a pattern, or a number or length from ``limits[0]`` to ``limits[1]``."""
+
+    def reader(value: Any, pointer: str) -> Any:
+        inside = inner(value, pointer)
+        if isinstance(inside, str):
+            legal = limits[0].fullmatch(inside) is not None
+        else:
+            size = len(inside) if isinstance(inside, tuple) else inside
+            legal = limits[0] <= size <= (limits[1] if len(limits) > 1 else MAX_INTEGER)
+        if not legal:
+            raise NotAManifest(pointer, "out of its range")
+        return inside
+
+    return reader
+
+
+def _choice_reader(choices: tuple[Any, ...]) -> Reader:
+    def reader(value: Any, pointer: str) -> Any:
+        if not isinstance(value, str) or value not in choices:
+            raise NotAManifest(pointer, f"not one of {', '.join(choices)}")
+        return value
+
+    return reader
+
+
+def _list_reader(each: Reader) -> Reader:
+    def reader(value: Any, pointer: str) -> Any:
+        if not isinstance(value, list):
+            raise NotAManifest(pointer, "not a list")
+        return tuple(each(item, f"{pointer}/{i}") for i, item in enumerate(value))
+
+    return reader
+
+
+def _plain_reader(hint: type) -> Reader:
+    wanted = (int, float) if hint is float else hint
+
+    def reader(value: Any, pointer: str) -> Any:
+        if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
+            raise NotAManifest(pointer, f"not {hint.__name__}")
+        return value
+
+    return reader

@@ -1,4 +1,4 @@
-"""The identity ops of the built-in adapter: documents read into the reference's manifests, rows stored under its keys."""
+"""The identity ops of the built-in adapter: documents become the reference's manifests, records its keys."""
 
 from __future__ import annotations
 
