@@ -8,7 +8,12 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DATA = {"schemas": "kvassay/schemas", "fixtures": "kvassay/fixtures", "spec": "kvassay/spec", "examples": "kvassay/examples"}
+DATA = {
+    "schemas": "kvassay/schemas",
+    "fixtures": "kvassay/fixtures",
+    "spec": "kvassay/spec",
+    "examples": "kvassay/examples",
+}
 
 
 class DataHook(BuildHookInterface[Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import tomllib
 from pathlib import Path
 
 import nox
@@ -18,6 +19,7 @@ REQUIREMENTS = ROOT / "requirements"
 CONSTRAINTS = REQUIREMENTS / "constraints.txt"
 ENGINES = sorted(path.stem for path in REQUIREMENTS.glob("*.steps"))
 """Engines with a list of install steps, one pip argument line each, so that order and --no-deps can be said."""
+BASE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 
 # Builds done by pip must meet the same pins as the session.
 os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
@@ -37,8 +39,13 @@ def install_engine(session: nox.Session, name: str) -> None:
     """Run the steps of requirements/<name>.steps, then the suite itself without touching the engine's pins."""
     for step in steps(f"{name}.steps"):
         session.install(*step, silent=False)
+    session.install("-c", str(REQUIREMENTS / f"{name}.constraints.txt"), *BASE)
     session.install("--no-deps", "-e", ".")
-    session.install("array-api-compat", "jsonschema", "jsonschema-rs", "jsonpatch", "click", "rich", "ml_dtypes")
+
+
+def engine_of(adapter: str) -> str | None:
+    """The engine whose requirements/<name>.adapters names the adapter."""
+    return next((name for name in ENGINES if adapter in {words[0] for words in steps(f"{name}.adapters")}), None)
 
 
 def option(session: nox.Session, name: str, default: str) -> str:
@@ -55,7 +62,7 @@ def option(session: nox.Session, name: str, default: str) -> str:
 def conformance(session: nox.Session) -> None:
     """Judge an engine: `nox -s conformance -- --adapter NAME ...` (the built-in reference when none is named)."""
     adapter = option(session, "--adapter", "reference")
-    engine = next((name for name in ENGINES if adapter.startswith(name)), None)
+    engine = engine_of(adapter)
     if engine:
         install_engine(session, engine)
     elif adapter == "reference-torch":
@@ -82,7 +89,7 @@ def selftest(session: nox.Session) -> None:
 
 @nox.session
 def fixtures(session: nox.Session) -> None:
-    """Regenerate all golden data and fail on drift; `-- --write` keeps what changed."""
+    """Derive all golden data and fail on drift; `-- --write` keeps what changed, `-- --fresh` derives from empty."""
     install(session, "-e", ".")
     arguments = [argument for argument in session.posargs if argument != "--write"]
     check = [] if "--write" in session.posargs else ["--check"]

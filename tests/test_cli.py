@@ -21,6 +21,7 @@ from kvassay.cli import explain as explain_module
 from kvassay.cli import oracle as oracle_module
 from kvassay.cli import run as run_module
 from kvassay.cli import selftest as selftest_module
+from kvassay.corpus.data import contracts
 from kvassay.corpus.reconcile import Figure
 from kvassay.corpus.schemas import problem
 from kvassay.faults.selftest import Matrix, Row
@@ -409,6 +410,22 @@ class TestOracle:
         assert kvassay("oracle", "identity", "--output", tmp_path / "t.txt")[:2] == (1, "")
         assert (tmp_path / "t.txt").read_text() == out
         assert [row["ok"] for row in json.loads(kvassay("oracle", "identity", "--json")[1])] == [True, True, False]
+
+    def test_several_contracts_or_all_are_told_apart(self, kvassay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        figures = {name: list(self.FIGURES[:1]) for name in contracts()}
+        assert kvassay("oracle", "--all")[0] == 0, "the shipped figures agree"
+        monkeypatch.setattr(oracle_module, "reconciliation", lambda contract: figures[contract])
+        code, out, _ = kvassay("oracle", *reversed(contracts()))
+        assert code == 0
+        assert [line for line in out.splitlines() if line in contracts()] == list(reversed(contracts()))
+        figures[contracts()[-1]] = list(self.FIGURES)
+        assert kvassay("oracle", "--all")[0] == 1
+        found = json.loads(kvassay("oracle", "--all", "--json")[1])
+        assert {row["contract"] for row in found} == set(contracts())
+
+    def test_no_contract_is_named(self, kvassay: Command) -> None:
+        assert kvassay("oracle")[0] == 2
+        assert kvassay("oracle", "identity", "--all")[0] == 2
 
 
 class TestInitAdapter:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.text import Text
 
+from ..corpus import CorpusError
+from ..corpus.data import contracts
 from ..corpus.reconcile import Figure, reconciliation
 from .console import dump, out, say, write
 
@@ -17,12 +20,13 @@ HEAD = ("figure", "published", "derived", "")
 
 
 @click.command("oracle", short_help="Show published figures beside their derivation.")
-@click.argument("contract")
+@click.argument("chosen", nargs=-1, metavar="[CONTRACT]...")
+@click.option("--all", "everything", is_flag=True, help="Every contract.")
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to a file instead."
 )
 @click.option("--json", "as_json", is_flag=True, help="Give the figures as JSON.")
-def command(contract: str, output: Path | None, as_json: bool) -> int:
+def command(chosen: tuple[str, ...], everything: bool, output: Path | None, as_json: bool) -> int:
     """Show each published figure of a contract with its derivation.
 
     The oracle shares no code with the reference. Exits with 1 when a figure does not come out.
@@ -30,28 +34,47 @@ def command(contract: str, output: Path | None, as_json: bool) -> int:
     \b
     Examples:
       kvassay oracle identity
-      kvassay oracle attention --output attention.txt
+      kvassay oracle identity --output identity.txt
+      kvassay oracle --all
     """
-    figures = reconciliation(contract)
-    table = lines([HEAD, *(row(figure) for figure in figures)])
-    content = dump([data(figure) for figure in figures]) if as_json else "\n".join(table) + "\n"
-    if output:
-        write(output, content)
-    elif as_json:
-        sys.stdout.write(content)
-    elif not figures:
-        say(out(), f"no figures are published for {contract}")
+    if everything == bool(chosen):
+        raise CorpusError(f"name contracts or say --all; the corpus has {', '.join(contracts())}")
+    tables = {name: reconciliation(name) for name in (contracts() if everything else dict.fromkeys(chosen))}
+    if as_json or output:
+        whole = [data(name, figure) for name, figures in tables.items() for figure in figures]
+        content = dump(whole) if as_json else "".join(f"{line}\n" for line, _ in text(tables))
+        write(output, content) if output else sys.stdout.write(content)
     else:
         console = out()
-        say(console, Text(table[0], "dim"))
-        for line, figure in zip(table[1:], figures, strict=True):
-            say(console, Text(line, "" if figure.agrees else "bold red"))
-    return 0 if all(figure.agrees for figure in figures) else 1
+        for line, style in text(tables):
+            say(console, Text(line, style))
+    return 0 if all(figure.agrees for figures in tables.values() for figure in figures) else 1
 
 
-def data(figure: Figure) -> dict[str, Any]:
+def text(tables: Mapping[str, Sequence[Figure]]) -> Iterator[tuple[str, str]]:
+    """Lines with their styles; several contracts are set apart by their names."""
+    for number, (name, figures) in enumerate(tables.items()):
+        if len(tables) > 1:
+            yield from [("", "")] * bool(number)
+            yield name, "bold"
+        if not figures:
+            yield f"no figures are published for {name}", "dim"
+            continue
+        head, *rows = lines([HEAD, *(row(figure) for figure in figures)])
+        yield head, "dim"
+        for line, figure in zip(rows, figures, strict=True):
+            yield line, "" if figure.agrees else "bold red"
+
+
+def data(contract: str, figure: Figure) -> dict[str, Any]:
     """One figure as a program reads it."""
-    return {"figure": figure.name, "published": figure.published, "derived": figure.derived, "ok": figure.agrees}
+    return {
+        "contract": contract,
+        "figure": figure.name,
+        "published": figure.published,
+        "derived": figure.derived,
+        "ok": figure.agrees,
+    }
 
 
 def row(figure: Figure) -> tuple[str, ...]:
