@@ -268,7 +268,7 @@ class TestValidate:
         assert err.startswith(f"kvassay: {path}: ")
         assert told in err
 
-    @pytest.mark.parametrize("path", ["/no/such/file.json", "/", "/proc/self/mem"])
+    @pytest.mark.parametrize("path", ["/no/such/file.json", "/", "/proc/self/mem", "/dev/zero"])
     def test_an_unreadable_file_is_one_line(self, kvassay: Command, path: str) -> None:
         code, out, err = kvassay("validate", path)
         assert (code, out, err.count("\n")) == (2, "", 1)

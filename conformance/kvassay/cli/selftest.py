@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def lines(row: Row, *, verbose: bool) -> list[Text]:
     """What became of one engine, and what to look at where that is wrong."""
     word, style = _state(row)
     head = Text.assemble((f"{word:<{len(INDENT)}}", style), f"{row.contract}/{row.name}  ", (row.requirement, "dim"))
-    if row.ratio is not None:
+    if row.ratio is not None and math.isfinite(row.ratio):
         head.append(f"  {row.ratio:.3g} times the bound", "dim")
     found = [head]
     if not row.ok:

@@ -41,9 +41,11 @@ def read_json(path: Path) -> Any:
     """A JSON document from disk; raises :class:`CorpusError` with file and place for anything that is not one."""
     name = str(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)  # not the size on disk: a device has none
+        if len(raw) > MAX_BYTES:
             raise CorpusError(f"larger than {MAX_BYTES >> 20} MiB", file=name)
-        text = path.read_text(encoding="utf-8")
+        text = raw.decode("utf-8")
     except OSError as problem:
         raise CorpusError(problem.strerror or str(problem), file=name) from None
     except UnicodeDecodeError:
