@@ -111,29 +111,35 @@ def rows(root: Path) -> Iterator[tuple[str, Data, Counter[str]]]:
 
 
 def summary(root: Path) -> str:
-    """The judged engines as a table that leads to their pages."""
-    found = [
-        [
-            f"[{line(name)}](../_generated/engines/{name}.md)",
-            f"{line(report['engine']['name'])} {line(report['engine']['version'])}",
-            ", ".join(report["corpus"]["contracts"]),
-            str(count["pass"]),
-            _counted(Counter({verdict: n for verdict, n in count.items() if verdict not in QUIET})) or "none",
-            str(count["not-applicable"]),
-        ]
-        for name, report, count in rows(root)
-    ]
-    return table(["Adapter", "Engine", "Contracts", "Pass", "Other verdicts", "Not applicable"], found) if found else ""
+    """The judged engines as a table that leads to what is said of them and to their verdicts."""
+    found = []
+    for name, report, count in rows(root):
+        about = f"{line(report['engine']['name'])} {line(report['engine']['version'])}"
+        prose = (root / "docs" / "engines" / f"{name}.md").is_file()
+        found.append(
+            [
+                f"[{code(name)}]({name}.md)" if prose else code(name),
+                about,
+                ", ".join(report["corpus"]["contracts"]),
+                f"[{count['pass']}](../_generated/engines/{name}.md)",
+                _loud(count),
+                str(count["not-applicable"]),
+            ]
+        )
+    return table(["Adapter", "Engine", "Contracts", "Pass", "Other verdicts", "Not applicable"], found)
+
+
+def _loud(count: Counter[str]) -> str:
+    return _counted(Counter({verdict: n for verdict, n in count.items() if verdict not in QUIET})) or "none"
 
 
 def readme_table(root: Path) -> str:
     """The same as a plain Markdown table for the README."""
     lines = ["| engine | contracts | pass | other verdicts | not applicable |", "|---|---|---|---|---|"]
     for name, report, count in rows(root):
-        other = _counted(Counter({verdict: n for verdict, n in count.items() if verdict not in QUIET})) or "none"
         prose = f"docs/engines/{name}.md"
         label = f"{report['engine']['name']} {report['engine']['version']} (`{name}`)"
         label = f"[{label}]({prose})" if (root / prose).is_file() else label
         contracts = ", ".join(report["corpus"]["contracts"])
-        lines.append(f"| {label} | {contracts} | {count['pass']} | {other} | {count['not-applicable']} |")
+        lines.append(f"| {label} | {contracts} | {count['pass']} | {_loud(count)} | {count['not-applicable']} |")
     return "\n".join(lines) + "\n"

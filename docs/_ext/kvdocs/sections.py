@@ -17,7 +17,7 @@ Data = dict[str, Any]
 
 
 def listed(root: Path) -> list[Data]:
-    """The sections: ``section``, ``about``, and ``prose`` with the page and anchor for those that are prose."""
+    """The sections: ``section``, ``about``, and for those that are prose ``prose``, the title and address of each place."""
     sections: list[Data] = data.load(root / "docs" / "article-sections.json")["sections"]
     return sections
 
@@ -58,4 +58,4 @@ def table_of(root: Path) -> str:
 
 
 def _prose(row: Data) -> list[str]:
-    return [f"[{line(row['in'])}]({row['prose']})"] if "prose" in row else []
+    return [f"[{line(title)}]({address})" for title, address in row.get("prose", {}).items()]
