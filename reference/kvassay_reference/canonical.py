@@ -2,7 +2,7 @@
 
 An identity is a kind and a fixed list of typed fields. Its encoding is a domain tag, the kind, the number of fields,
 and then each field as its name and a tagged value; every text and list carries its length, so that no two identities
-share an encoding. Integers are big-endian.
+share an encoding. Integers are big-endian::
 
     "kvassay/identity/v1" 00 | text(kind) | u32 fields | { text(name) value } ...
     text(s)   u32 bytes, UTF-8 bytes

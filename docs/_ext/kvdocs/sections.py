@@ -17,7 +17,7 @@ Data = dict[str, Any]
 
 
 def listed(root: Path) -> list[Data]:
-    """The sections: ``section``, ``about``, and for those that are prose ``prose``, the title and address of each place."""
+    """The sections: ``section``, ``about``, and for prose ``prose``, which maps the title of a place to its address."""
     sections: list[Data] = data.load(root / "docs" / "article-sections.json")["sections"]
     return sections
 
