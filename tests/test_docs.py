@@ -88,6 +88,7 @@ REPORT: dict[str, Any] = {
     "results": [
         {
             "case": CASE["id"],
+            "requirements": CASE["requirements"],
             "profile": "merge",
             "level": "must",
             "title": CASE["title"],

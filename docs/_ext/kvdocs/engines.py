@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kvassay.corpus.freeze import dump
+
 from . import data
-from .markdown import code, fence, line, need, need_id, table, value
+from .markdown import code, fence, line, need, need_id, needs, table, value
 
 Data = dict[str, Any]
 QUIET = ("pass", "not-applicable")
@@ -62,7 +63,10 @@ def _counted(counts: Counter[str]) -> str:
 
 def _verdict(name: str, result: Data) -> str:
     finding = result["finding"] or {}
-    body = [line(finding.get("message", "")), ""]
+    message, _, rest = finding.get("message", "").partition("\n")
+    body = [line(message), ""]
+    if rest.strip():
+        body.append(fence("code-block", "text", rest.rstrip()))
     if finding.get("differences"):
         rows = [
             [code("/".join(map(str, one["path"]))), value(one["expected"]), value(one["returned"])]
@@ -80,10 +84,10 @@ def _request(finding: Data, exchanges: list[Data]) -> Iterator[str]:
         return
     step = finding.get("step")
     sent = exchanges[step if step is not None and step < len(exchanges) else -1]
-    text = json.dumps(sent["request"], ensure_ascii=False)
+    text = dump(sent["request"]).rstrip()
     if len(text) <= LONGEST:
         yield f"Sent to {code(sent['op'])}:\n"
-        yield fence("code-block", "json", text, {"class": "wrap"})
+        yield fence("code-block", "json", text)
 
 
 def _passed(report: Data) -> str:
@@ -114,6 +118,7 @@ def summary(root: Path) -> str:
     """The judged engines as a table that leads to what is said of them and to their verdicts."""
     found = []
     for name, report, count in rows(root):
+        verdicts, ids = _loud(report)
         about = f"{line(report['engine']['name'])} {line(report['engine']['version'])}"
         prose = (root / "docs" / "engines" / f"{name}.md").is_file()
         found.append(
@@ -122,24 +127,30 @@ def summary(root: Path) -> str:
                 about,
                 ", ".join(report["corpus"]["contracts"]),
                 f"[{count['pass']}](../_generated/engines/{name}.md)",
-                _loud(count),
+                ": ".join(part for part in (verdicts, needs(ids)) if part),
                 str(count["not-applicable"]),
             ]
         )
     return table(["Adapter", "Engine", "Contracts", "Pass", "Other verdicts", "Not applicable"], found)
 
 
-def _loud(count: Counter[str]) -> str:
-    return _counted(Counter({verdict: n for verdict, n in count.items() if verdict not in QUIET})) or "none"
+def _loud(report: Data) -> tuple[str, list[str]]:
+    """Counts of the verdicts that are neither a pass nor not applicable, and the requirements behind them."""
+    loud = [result for result in report["results"] if result["verdict"] not in QUIET]
+    ids = sorted({name for result in loud for name in result["requirements"]})
+    return _counted(Counter(result["verdict"] for result in loud)) or "none", ids
 
 
 def readme_table(root: Path) -> str:
     """The same as a plain Markdown table for the README."""
     lines = ["| engine | contracts | pass | other verdicts | not applicable |", "|---|---|---|---|---|"]
     for name, report, count in rows(root):
+        verdicts, ids = _loud(report)
         prose = f"docs/engines/{name}.md"
         label = f"{report['engine']['name']} {report['engine']['version']} (`{name}`)"
         label = f"[{label}]({prose})" if (root / prose).is_file() else label
         contracts = ", ".join(report["corpus"]["contracts"])
-        lines.append(f"| {label} | {contracts} | {count['pass']} | {_loud(count)} | {count['not-applicable']} |")
+        lines.append(
+            f"| {label} | {contracts} | {count['pass']} | {': '.join(part for part in (verdicts, ', '.join(ids)) if part)} | {count['not-applicable']} |"
+        )
     return "\n".join(lines) + "\n"

@@ -217,24 +217,30 @@ def base_value(node: Any, limit: int = 12) -> str:
 
 
 def trace(root: Path, contract: str) -> str:
-    """Requirement by requirement: its cases, its faults, and what each judged engine got."""
-    requirements = [row["id"] for row in data.requirements(root) if row["contract"] == contract]
-    engines = {name: verdicts(report) for name, report in data.reports(root).items()}
-    engines = {name: found for name, found in engines.items() if any(case.startswith(f"{contract}/") for case in found)}
-    cases = {rid: [c["id"] for c in data.cases(root, contract) if rid in c["requirements"]] for rid in requirements}
-    broken = {rid: [f for f in data.faults(contract) if f.requirement == rid] for rid in requirements}
+    """Requirement by requirement: its cases, its faults, and what each engine that claims them got."""
+    reports = {name: verdicts(report) for name, report in data.reports(root).items()}
     rows = []
-    for rid in requirements:
-        counts = [Counter(found[case] for case in cases[rid] if case in found) for found in engines.values()]
+    for requirement in data.requirements(root):
+        if requirement["contract"] != contract:
+            continue
+        cases = [case["id"] for case in data.cases(root, contract) if requirement["id"] in case["requirements"]]
+        faults = [fault for fault in data.faults(contract) if fault.requirement == requirement["id"]]
+        counts = {name: Counter(found[case] for case in cases if case in found) for name, found in reports.items()}
         rows.append(
             [
-                need(rid),
-                needs(cases[rid]),
-                ", ".join(need(fault.id, fault.name) for fault in broken[rid]),
-                *(", ".join(f"{n} {verdict}" for verdict, n in sorted(count.items())) for count in counts),
+                need(requirement["id"]),
+                needs(cases),
+                ", ".join(need(fault.id, fault.name) for fault in faults),
+                "; ".join(text for name, count in counts.items() if (text := _judged(name, count))),
             ]
         )
-    return table(["Requirement", "Cases", "Faults", *(line(name) for name in engines)], rows)
+    return table(["Requirement", "Cases", "Faults", "Engines"], rows, widths="13 37 20 30")
+
+
+def _judged(engine: str, count: Counter[str]) -> str:
+    """What one engine got in the cases that apply to it."""
+    said = [f"{n} {verdict}" for verdict, n in sorted(count.items(), reverse=True) if verdict != "not-applicable"]
+    return f"{line(engine)}: {', '.join(said)}" if said else ""
 
 
 def verdicts(report: Data) -> dict[str, str]:
