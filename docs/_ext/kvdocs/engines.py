@@ -150,7 +150,6 @@ def readme_table(root: Path) -> str:
         label = f"{report['engine']['name']} {report['engine']['version']} (`{name}`)"
         label = f"[{label}]({prose})" if (root / prose).is_file() else label
         contracts = ", ".join(report["corpus"]["contracts"])
-        lines.append(
-            f"| {label} | {contracts} | {count['pass']} | {': '.join(part for part in (verdicts, ', '.join(ids)) if part)} | {count['not-applicable']} |"
-        )
+        other = ": ".join(part for part in (verdicts, ", ".join(ids)) if part)
+        lines.append(f"| {label} | {contracts} | {count['pass']} | {other} | {count['not-applicable']} |")
     return "\n".join(lines) + "\n"
