@@ -103,6 +103,10 @@ class Adapter(EngineAdapter):
         absent="namespace_generation cache_generation publication_generation prompt_embeds_sha256",
     )
 
+    def setup(self) -> None:
+        """Let SGLang build its hash, which takes longer than a step may."""
+        get_storage_hash_str(RadixKey(array("q", range(PAGE))), page_size=PAGE)
+
     def open(self) -> None:
         """An empty directory."""
         self.teardown()
