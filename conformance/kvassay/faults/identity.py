@@ -1300,6 +1300,28 @@ class SixteenBitTokens(Fault):
         return super().row_keys({**record, "tokens": [token & 0xFFFF for token in record["tokens"]]})
 
 
+class EightBitRanks(Fault):
+    """Ranks are packed into eight bits each."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/rank-high-bits", "identity/keys/together-rank-high-bits")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        return super().row_keys({**record, "shard_rank": record["shard_rank"] & 0xFF})
+
+
+class TupleHashes(Fault):
+    """Blocks of four tokens are known by CPython's hash of the tuple, which has no key (LMCache's default)."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/tuple-hash", "identity/keys/together-tuple-hash")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        tokens = record["tokens"]
+        blocks = [tuple(tokens[row // 4 * 4 : row // 4 * 4 + 4]) for row in range(len(tokens))]
+        return super().row_keys({**record, "tokens": [hash(block) & 0xFFFFFFFF for block in blocks]})
+
+
 class TokensAsText(Fault):
     """Tokens are hashed as the text of their digits up to the row, and a text has one sum."""
 
@@ -1339,18 +1361,21 @@ class SixteenBitKeys(Fault):
 
 
 class PathsResolved(Fault):
-    """Model names are cleaned up like paths and unescaped like addresses."""
+    """Model names are cleaned up like paths and unescaped like addresses (LMCache#5069)."""
 
     requirement = "IDN-036"
     killed_by = (
         "identity/together/dot-segment",
         "identity/together/parent-segment",
         "identity/together/escaped",
+        "identity/together/slash-or-marker",
         "identity/together/trailing-space",
     )
 
     def row_keys(self, record: Record) -> list[bytes]:
-        name = record["model"].replace("/./", "/").replace("oak/../", "").replace("%2F", "/").strip()
+        name = (
+            record["model"].replace("/./", "/").replace("oak/../", "").replace("%2F", "/").replace("-SEP-", "/").strip()
+        )
         return super().row_keys({**record, "model": name})
 
 
