@@ -93,7 +93,7 @@ def fixtures(session: nox.Session) -> None:
     install(session, "-e", ".")
     arguments = [argument for argument in session.posargs if argument != "--write"]
     check = [] if "--write" in session.posargs else ["--check"]
-    session.run("python", "-m", "kvassay.corpus.freeze", *check, *arguments)
+    session.run("python", "-m", "kvassay.authoring", *check, *arguments)
     session.run("kvassay", "oracle", "--all")
 
 

@@ -14,7 +14,8 @@ from kvassay.adapters.names import connect
 from kvassay.core.judge import judge
 from kvassay.core.model import Case
 from kvassay.corpus import load
-from kvassay.corpus.schemas import op_schema, problem, schemas
+from kvassay.corpus.ops import find
+from kvassay.corpus.schemas import problem, schemas
 from kvassay.engines.reference import Reference
 
 from .timing import Line, median_s
@@ -103,7 +104,7 @@ def reply_validation() -> Line:
 
     tensor = {"dtype": "float32", "shape": [4], "data": []}
     reply = {"state": {"schema": "fp32-m-l-u-v1", "m": tensor, "l": tensor, "u": {**tensor, "shape": [4, 8]}}}
-    uri = f"{op_schema('attention.merge')}#/$defs/response"
+    uri = find("attention.merge").response
     resources = [(key, DRAFT202012.create_resource(value)) for key, value in schemas().items()]
     registry: referencing.Registry = referencing.Registry().with_resources(resources)
     slow = jsonschema.Draft202012Validator({"$ref": uri}, registry=registry)

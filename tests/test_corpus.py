@@ -2,17 +2,25 @@
 
 import dataclasses
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kvassay.authoring.freeze import Plan, authored, freeze
+from kvassay.authoring.printer import dump
 from kvassay.core.model import Kind, Level
 from kvassay.corpus import Corpus, CorpusError, load
 from kvassay.corpus.data import contracts, fixture_module, read_json, root
-from kvassay.corpus.freeze import _lock, dump, freeze
+from kvassay.corpus.digest import digest
+from kvassay.corpus.ids import read as read_lock
+from kvassay.corpus.ids import updated
+from kvassay.corpus.ids import write as write_lock
 from kvassay.corpus.lint import lint
-from kvassay.corpus.load import expand
+from kvassay.corpus.load import expand, load_from
+from kvassay.corpus.ops import find, ops
 from kvassay.corpus.reconcile import Figure, reconciliation
 from kvassay.corpus.requirements import extract
 from kvassay.corpus.schemas import problem, schemas
@@ -63,7 +71,7 @@ def test_issue_counts_hold(corpus: Corpus) -> None:
     """The least that the two first contracts promise."""
     assert len([case for case in corpus.cases if case.contract == "attention"]) >= 60
     documents = [case for case in corpus.cases if case.contract == "identity" and case.kind is Kind.MUTATION]
-    assert len(documents) >= read_json(root() / "fixtures" / "golden-figures.json")["mutations_at_least"]["identity"]
+    assert len(documents) >= read_json(root() / "fixtures" / "identity" / "golden-figures.json")["mutations_at_least"]
     reasons = {case.steps[1].expect["rejects"] for case in documents}
     assert len(reasons) >= 20, "each mutation has a reason of its own, save where several fields share one"
 
@@ -80,14 +88,13 @@ def test_every_frozen_case_is_what_the_author_wrote(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("contract", contracts())
-def test_small_cases_freeze_to_what_is_committed(contract: str) -> None:
-    """The whole regeneration is a session of its own; here the groups that take no time."""
-    group = {"attention": "attention/merge/", "identity": "identity/"}.get(contract, f"{contract}/")
-    assert [
-        name
-        for name in freeze([contract], only=group, check=True, fresh=True, jobs=1, quiet=True)
-        if "/cases/" in name and group.rstrip("/").endswith(Path(name).stem)
-    ] == []
+def test_what_is_committed_is_what_the_oracle_derives(contract: str) -> None:
+    """Of large cases, which take a session of their own, only what the author wrote."""
+    assert freeze([contract], Plan(check=True, fresh=True, small=True)) == []
+
+
+def test_every_contract_has_an_author() -> None:
+    assert authored(root()) == list(contracts())
 
 
 @pytest.mark.parametrize("contract", contracts())
@@ -169,14 +176,84 @@ def test_lint_sees_a_vacuous_case_a_repeated_id_and_an_untested_requirement(corp
 
 
 def test_a_retired_id_is_never_used_again(tmp_path: Path) -> None:
-    folder = tmp_path / "fixtures"
-    folder.mkdir()
-    (folder / "ids.lock").write_text("x/y/old 2026.1\n")
-    lock = _lock(tmp_path, ["x/y/new"], "2026.2")
-    assert lock == "x/y/new 2026.2\nx/y/old retired 2026.1\n"
-    (folder / "ids.lock").write_text(lock)
+    lock = updated({"x/y/old": "2026.1"}, ["x/y/new"], "2026.2")
+    assert lock == {"x/y/new": "2026.2", "x/y/old": "retired 2026.1"}
+    (tmp_path / "ids.lock").write_text(write_lock(lock))
+    assert read_lock(tmp_path / "ids.lock") == lock
+    assert updated(lock, ["x/y/new"], "2027.1") == lock
     with pytest.raises(CorpusError, match="was retired"):
-        _lock(tmp_path, ["x/y/old"], "2026.2")
+        updated(lock, ["x/y/old"], "2027.1")
+
+
+def test_lint_holds_ids_to_their_lock(corpus: Corpus) -> None:
+    first = corpus.cases[0].id
+    rest = {name: since for name, since in corpus.ids.items() if name != first}
+    for lock, finding in (
+        (rest, f"{first}: the id does not stand in ids.lock"),
+        (rest | {first: "retired 2026.1"}, f"{first}: the id was retired"),
+        (rest | {first: "2026.1", "identity/admit/gone": "2026.1"}, "identity/admit/gone: the id stands in ids.lock"),
+    ):
+        assert [line for line in lint(dataclasses.replace(corpus, ids=lock)) if line.startswith(finding)]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The data, free to be changed."""
+    for folder in ("schemas", "spec", "fixtures"):
+        shutil.copytree(root() / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_cases_that_do_not_meet_their_digest_are_refused(copy: Path) -> None:
+    path = copy / "fixtures" / "attention" / "cases" / "merge.json"
+    document = json.loads(path.read_text())
+    document["cases"][0]["title"] += "!"
+    path.write_text(json.dumps(document))
+    with pytest.raises(CorpusError, match=r"fixtures/attention/cases/merge.json: /digest: .* does not belong"):
+        load_from(copy)
+    document["digest"] = digest(document["cases"])
+    path.write_text(json.dumps(document))
+    assert load_from(copy).digest != load().digest
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("fixtures/identity/base.json", "checkpoint-2", "checkpoint-3"),
+        ("schemas/identity/manifest.json", "Version of", "Edition of"),
+        ("schemas/attention/reasons.json", "Convert before the call", "Convert first"),
+        ("spec/attention.requirements.json", " a ", " the "),
+    ],
+)
+def test_the_digest_of_the_corpus_is_that_of_its_content(copy: Path, name: str, old: str, new: str) -> None:
+    path = copy / name
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document, indent=7))
+    assert load_from(copy).digest == load().digest, "the form of a file says nothing"
+    text = json.dumps(document)
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    assert load_from(copy).digest != load().digest
+
+
+def test_a_name_stands_in_one_registry(copy: Path) -> None:
+    (copy / "schemas" / "identity" / "reasons.json").write_text((copy / "schemas/attention/reasons.json").read_text())
+    with pytest.raises(CorpusError, match=r"identity/reasons.json: /reasons/0: .* registry of attention already"):
+        load_from(copy)
+
+
+def test_ops_know_their_contract_and_schema() -> None:
+    assert find("identity.key").contract == "identity"
+    assert find("control.hold").contract == "control"
+    assert {op.contract for op in ops().values()} == {*contracts(), "control"}
+    assert find("attention.merge").request == "urn:kvassay:op:attention.merge#/$defs/request"
+    with pytest.raises(CorpusError, match=r"did you mean 'attention.merge'"):
+        find("attention.merges")
+
+
+def test_the_judge_of_engines_needs_nothing_of_the_authors() -> None:
+    code = "import sys, kvassay.runner, kvassay.cli.run; print([name for name in sys.modules if 'authoring' in name])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_dumped_json_reads_back_and_keeps_short_lists_on_a_line() -> None:
@@ -253,7 +330,7 @@ def test_requests_of_the_corpus_with_a_member_more_or_less_are_refused(corpus: C
         if step.op in seen or step.is_dynamic or case.kind is Kind.MUTATION:
             continue
         request = write(step.request)
-        uri = f"urn:kvassay:{step.op.replace('.', '/')}#/$defs/request"
+        uri = find(step.op).request
         if problem(request, uri) is not None:
             continue
         seen.add(step.op)

@@ -55,9 +55,6 @@ $$ o = \\frac{{u}}{{l}} $$
 ```{{kv-faults}} toy
 ```
 
-```{{kv-trace}} toy
-```
-
 ```{{kv-sections}}
 ```
 """
@@ -119,8 +116,7 @@ class Toy:
         self.put("schemas/toy.json", json.dumps({"$schema": "", "$id": "urn:kvassay:toy", "description": "A toy."}))
         self.put("docs/engines/toy.json", json.dumps(REPORT))
         self.sections([{"section": "04W", "about": "merge"}])
-        self.put("docs/toy.md", "```{include} ../spec/toy.md\n```\n")
-        self.put("docs/index.md", "# All\n\n```{toctree}\n:glob:\ntoy\n_generated/*/*\n```\n")
+        self.put("docs/index.md", "# All\n\n```{toctree}\n:glob:\nspec/*\n_generated/*/*\n```\n")
 
     def put(self, path: str, text: str) -> None:
         target = self.root / path
@@ -128,7 +124,7 @@ class Toy:
         target.write_text(text, encoding="utf-8")
 
     def sections(self, rows: list[dict[str, str]]) -> None:
-        self.put("docs/article-sections.json", json.dumps({"sections": rows}))
+        self.put("docs/article/toy.json", json.dumps({"sections": rows}))
 
     def build(self) -> tuple[int, str]:
         """Exit status under -W, and the warnings."""
@@ -164,13 +160,13 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
 def test_a_whole_project_builds_without_a_warning_and_is_linked(toy: Toy) -> None:
     status, warnings = toy.build()
     assert (status, warnings) == (0, "")
-    chapter = toy.html("toy")
+    chapter = toy.html("spec/toy")
     assert chapter.count("<math ") == 2
     for target in ("cases/toy.html#toy/merge/two-empty", "faults/toy.html#toy/EmptyIsNaN"):
-        assert f'href="_generated/{target}"' in chapter
+        assert f'href="../_generated/{target}"' in chapter
     assert ">17<" in chapter
     assert ">4711<" in chapter
-    assert "1 fail" in chapter, "the row of traceability names the engine's verdict"
+    assert "1 fail" in toy.html("_generated/traceability/toy"), "the row of traceability names the engine's verdict"
     case = toy.html("_generated/cases/toy")
     assert 'href="../engines/toy.html#toy/toy/merge/two-empty"' in case, "the case links its verdict"
     assert "Two [empty] | states" in case

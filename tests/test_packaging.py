@@ -29,7 +29,9 @@ def test_the_wheel_holds_the_packages_and_their_data_and_nothing_else(wheel: Pat
         "kvassay/schemas/case.json",
         "kvassay/fixtures/attention/oracle.py",
         "kvassay/fixtures/identity/base.json",
-        "kvassay/spec/requirements.json",
+        "kvassay/spec/identity.requirements.json",
+        "kvassay/schemas/identity/ops/identity.key.json",
+        "kvassay/adapters/families.json",
         "kvassay/py.typed",
     ):
         assert needed in names

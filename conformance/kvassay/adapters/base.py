@@ -5,14 +5,16 @@ An adapter maps, it does not repair: fencing, checking or filtering done here hi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ..core.model import EngineDescription, Json
 
-OP_FAMILIES = frozenset({"attention", "identity", "control"})
-"""First parts of the names of ops; methods that begin otherwise are the adapter's own affair."""
+OP_FAMILIES = frozenset(json.loads((Path(__file__).parent / "families.json").read_text(encoding="utf-8")))
+"""First parts of the names of ops; methods that begin otherwise are the adapter's own affair. The file is generated."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class EngineInfo:
 class Rejected(Exception):
     """The engine refused the request.
 
-    ``reason`` is a code of ``schemas/reasons.json``, or ``None`` when none fits: an unmapped rejection
+    ``reason`` is a code of the registries ``schemas/*/reasons.json``, or ``None`` when none fits: an unmapped rejection
     counts as a wrong reason, never as a pass.
     """
 
@@ -67,7 +69,7 @@ class EngineAdapter:
     """Partial-state schemas spoken, preferred first: ``fp32-m-l-u-v1``, ``o-lse-v1/e``, ``o-lse-v1/2``."""
     variants: ClassVar[frozenset[str]] = frozenset()
     capabilities: ClassVar[Mapping[str, Json]] = {}
-    """Values of ``schemas/capabilities.json``."""
+    """Values of the registries ``schemas/*/capabilities.json``."""
 
     def setup(self) -> None:
         """Start what is expensive; called once a run, before :meth:`describe`."""

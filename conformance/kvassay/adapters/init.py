@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..corpus import data, schemas
-from .base import OP_FAMILIES
+from ..corpus.ops import ops
 
 SKELETON = Path(__file__).parent / "skeleton"
 LANGUAGES = ("python", "javascript")
@@ -37,12 +37,8 @@ def init_adapter(folder: Path, language: str = "python") -> list[Path]:
 def _methods() -> str:
     """Every op as a method in comments: to claim an op is to uncomment it."""
     lines: list[str] = []
-    for uri, document in sorted(schemas.schemas().items()):
-        family, _, name = uri.removeprefix(schemas.PREFIX).partition("/")
-        definitions = document.get("$defs", {})
-        if family not in OP_FAMILIES or "request" not in definitions or "response" not in definitions:
-            continue
-        text = [f"def {family}_{name}(self, request):", *_docstring(document)]
+    for op in ops().values():
+        text = [f"def {op.method}(self, request):", *_docstring(op.schema)]
         text += ['    raise kvassay.Unsupported("not connected yet")']
         lines += [f"# {line}".rstrip() for line in text] + [""]
     return textwrap.indent("\n".join(lines), "    ").rstrip() + "\n"

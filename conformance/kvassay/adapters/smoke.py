@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 
 from ..core.engine import Broken, Engine, NotSupported
 from ..core.model import EngineDescription
-from ..corpus import Corpus, CorpusError, schemas
+from ..corpus import Corpus, schemas
+from ..corpus.ops import ops
 from .worker import declaration
 
-CONTROLS = frozenset(f"control.{name}" for name in ("hold", "release", "fail", "reorder", "advance_clock"))
 NO_OP = "smoke.no_such_op"
 DEADLINE_S = 30.0
 
@@ -29,12 +29,14 @@ def _undeclarable(description: EngineDescription, corpus: Corpus) -> Iterator[st
     if found is not None:
         yield f"the description is not valid: {found[0] or '/'}: {found[1]}"
     for op in sorted(description.ops):
-        if not _is_op(op) and op not in CONTROLS:
-            known = [op for profile in corpus.profiles.values() for op in profile.ops]
-            yield f"it declares the op {op}, which no contract has{_near(op, known)}"
+        if op not in ops():
+            yield f"it declares the op {op}, which no contract has{_near(op, ops())}"
     for name in sorted(description.profiles or ()):
         if name not in corpus.profiles:
             yield f"it claims the profile {name}, which does not exist{_near(name, corpus.profiles)}"
+    for name in sorted(description.variants):
+        if name not in corpus.variants:
+            yield f"it names the variant {name}, which does not exist{_near(name, corpus.variants)}"
     for name, value in sorted(description.capabilities.items()):
         capability = corpus.capabilities.get(name)
         if capability is None:
@@ -45,13 +47,6 @@ def _undeclarable(description: EngineDescription, corpus: Corpus) -> Iterator[st
     stateful = description.ops & {"attention.partial", "attention.merge"}
     if stateful and not description.states:
         yield f"it declares {', '.join(sorted(stateful))} and names no state schema in states"
-
-
-def _is_op(op: str) -> bool:
-    try:
-        return "request" in schemas.schemas()[schemas.op_schema(op)].get("$defs", ())
-    except CorpusError:
-        return False
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from ..adapters.base import EngineAdapter
 from ..core.model import Step
 from ..corpus import Corpus, CorpusError, load
 from ..corpus.data import is_clone, read_json, root
-from ..corpus.schemas import op_schema, schemas
+from ..corpus.ops import ops
 from ..faults import selftest
 from ..reports.layout import lines, plain
 from ..reports.written import as_written
@@ -33,7 +33,7 @@ LABEL = 13
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def command(name: str, as_json: bool) -> int:
-    """Explain a requirement, reason, case, op, profile, capability, contract or fault.
+    """Explain a requirement, reason, case, op, profile, capability, variant, contract or fault.
 
     \b
     Examples:
@@ -57,9 +57,10 @@ def explain(corpus: Corpus, name: str) -> Explanation:
         ("requirement", corpus.requirements, requirement),
         ("reason", corpus.reasons, reason),
         ("case", {case.id: case for case in corpus.cases}, case),
-        ("op", ops(corpus), op),
+        ("op", ops(), op),
         ("profile", corpus.profiles, profile),
         ("capability", corpus.capabilities, capability),
+        ("variant", corpus.variants, variant),
         ("contract", dict.fromkeys(corpus.contracts), contract),
         ("fault", faults, fault),
     ):
@@ -68,8 +69,8 @@ def explain(corpus: Corpus, name: str) -> Explanation:
     short = [full for full in faults if full.rpartition("/")[2] == name]
     if len(short) == 1:
         return {"kind": "fault", "id": short[0], **fault(corpus, short[0], faults)}
-    everything = [*corpus.requirements, *corpus.reasons, *(one.id for one in corpus.cases), *ops(corpus)]
-    everything += [*corpus.profiles, *corpus.capabilities, *corpus.contracts, *faults]
+    everything = [*corpus.requirements, *corpus.reasons, *(one.id for one in corpus.cases), *ops()]
+    everything += [*corpus.profiles, *corpus.capabilities, *corpus.variants, *corpus.contracts, *faults]
     by_case = {one.lower(): one for one in everything}
     near = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.5)
     raise CorpusError(f"nothing is called {name!r}" + (f"; did you mean {by_case[near[0]]!r}?" if near else ""))
@@ -140,11 +141,12 @@ def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
 
 def op(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     """What an op does and takes, and who calls it."""
-    schema = schemas().get(op_schema(name), {}) if not name.startswith("control.") else {}
-    request = schema.get("$defs", {}).get("request", {}).get("properties", {})
-    response = schema.get("$defs", {}).get("response", {}).get("properties", {})
+    found = ops()[name]
+    request = found.schema["$defs"]["request"].get("properties", {})
+    response = found.schema["$defs"]["response"].get("properties", {})
     return {
-        "meaning": schema.get("description", "A control: the test, not the engine, decides when something happens."),
+        "contract": found.contract,
+        "meaning": found.schema["description"],
         "request": {key: node.get("description", "") for key, node in request.items()},
         "response": {key: node.get("description", "") for key, node in response.items()},
         "profiles": [one.name for one in corpus.profiles.values() if name in one.ops],
@@ -170,6 +172,18 @@ def capability(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     }
 
 
+def variant(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """The rule of a method, and how it is known."""
+    item = corpus.variants[name]
+    return {
+        "method": item.method,
+        "contract": item.contract,
+        "evidence": item.evidence,
+        "meaning": item.meaning,
+        "cases": titles(one for one in corpus.cases if one.variant == name),
+    }
+
+
 def contract(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     """The requirements of a contract."""
     return {
@@ -190,12 +204,6 @@ def fault(corpus: Corpus, name: str, faults: Faults) -> Explanation:
         "requirement": {broken: text},
         "cases": titles(one for one in corpus.cases if one.id in meant),
     }
-
-
-def ops(corpus: Corpus) -> dict[str, None]:
-    """Every op that a profile or a case names."""
-    named = {name for one in corpus.profiles.values() for name in one.ops}
-    return dict.fromkeys(sorted(named.union(*(one.ops for one in corpus.cases))))
 
 
 def titles(cases: Any) -> dict[str, str]:

@@ -97,8 +97,8 @@ def _depth(value: Any) -> int:
 
 
 def contracts() -> tuple[str, ...]:
-    """Contracts that the corpus holds, by the folders that have an author."""
-    return tuple(sorted(path.parent.name for path in (root() / "fixtures").glob("*/author.py")))
+    """Contracts that the corpus holds: the folders with frozen cases."""
+    return tuple(sorted({path.parents[1].name for path in (root() / "fixtures").glob("*/cases/*.json")}))
 
 
 def fixture_module(name: str) -> ModuleType:

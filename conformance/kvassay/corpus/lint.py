@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..core.model import Case, Kind, Level
-from .errors import CorpusError
+from .ids import RETIRED
 from .load import Corpus
-from .schemas import op_schema, problem
+from .ops import ops
+from .schemas import problem
 
 
 def lint(corpus: Corpus) -> list[str]:
@@ -20,6 +21,15 @@ def _ids(corpus: Corpus) -> Iterator[str]:
     for name, count in Counter(case.id for case in corpus.cases).items():
         if count > 1:
             yield f"{name}: the id stands {count} times"
+        since = corpus.ids.get(name)
+        if since is None:
+            yield f"{name}: the id does not stand in ids.lock of its contract"
+        elif since.startswith(RETIRED):
+            yield f"{name}: the id was retired and may not be used again"
+    ids = {case.id for case in corpus.cases}
+    for name, since in corpus.ids.items():
+        if name not in ids and not since.startswith(RETIRED):
+            yield f"{name}: the id stands in ids.lock, and no case has it"
     known = {case.contract for case in corpus.cases}
     for requirement in corpus.requirements.values():
         if requirement.contract not in known:
@@ -33,6 +43,8 @@ def _references(corpus: Corpus) -> Iterator[str]:
                 yield f"{case.id}: unknown requirement {one}"
         if case.profile not in corpus.profiles:
             yield f"{case.id}: unknown profile {case.profile}"
+        if case.variant is not None and case.variant not in corpus.variants:
+            yield f"{case.id}: unknown variant {case.variant}"
         for name, values in case.needs.items():
             if name not in corpus.capabilities:
                 yield f"{case.id}: unknown capability {name}"
@@ -41,13 +53,14 @@ def _references(corpus: Corpus) -> Iterator[str]:
                 if value not in corpus.capabilities[name].values:
                     yield f"{case.id}: {name} cannot be declared as {value!r}"
         for step in case.steps:
-            try:
-                op_schema(step.op)
-            except CorpusError:
+            if step.op not in ops():
                 yield f"{case.id}: no schema for the op {step.op}"
             reason = step.expect.get("rejects")
             if reason is not None and reason not in corpus.reasons:
                 yield f"{case.id}: unknown reason {reason}"
+    for profile in corpus.profiles.values():
+        for op in sorted(profile.ops - ops().keys()):
+            yield f"{profile.name}: the profile names the unknown op {op}"
     used = {step.expect.get("rejects") for case in corpus.cases for step in case.steps}
     for code in corpus.reasons:
         if code not in used:
@@ -71,9 +84,9 @@ def _requests(corpus: Corpus) -> Iterator[str]:
     for case in corpus.cases:
         by_schema = case.mutation is not None and case.mutation["rejected_by"] == "schema"
         for index, step in enumerate(case.steps):
-            if step.is_dynamic and _binds(step.request):
+            if step.op not in ops() or (step.is_dynamic and _binds(step.request)):
                 continue
-            found = problem(write(step.request), f"{op_schema(step.op)}#/$defs/request")
+            found = problem(write(step.request), ops()[step.op].request)
             if found is None and by_schema and "rejects" in step.expect:
                 yield f"{case.id}: step {index}: the schema does not reject what it is said to reject"
             if found is not None and not (by_schema and "rejects" in step.expect):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -19,31 +17,18 @@ import numpy as np
 from ..core import tensors
 from ..core.judge import Rules
 from ..core.model import Case, Kind, Level, Reason, Requirement, Status, Step
+from . import registries
 from .data import read_json, root
+from .digest import digest
 from .errors import CorpusError
-from .schemas import check_result, validate
+from .ids import read as read_lock
+from .ops import check_result
+from .registries import Capability, Profile, Variant
+from .schemas import validate
 
 FORMAT = "urn:kvassay:case"
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A set of ops that an engine claims."""
-
-    name: str
-    contract: str
-    meaning: str
-    ops: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Capability:
-    """Something beyond ops that an engine declares, and what an engine that is silent has declared."""
-
-    name: str
-    meaning: str
-    values: tuple[Any, ...]
-    default: Any
+REGISTRY = "urn:kvassay:registry#/$defs"
+REQUIREMENTS = "spec/*.requirements.json"
 
 
 @dataclass(frozen=True)
@@ -59,6 +44,9 @@ class Corpus:
     capabilities: Mapping[str, Capability]
     cases: tuple[Case, ...]
     raw_cases: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Every id that was ever given out, and its edition; see :mod:`~kvassay.corpus.ids`."""
 
     @property
     def contracts(self) -> tuple[str, ...]:
@@ -144,49 +132,49 @@ def load() -> Corpus:
 
 def load_from(base: Path) -> Corpus:
     """A corpus below a folder that holds ``spec/``, ``schemas/`` and ``fixtures/``."""
-    requirements = read_json(base / "spec" / "requirements.json")["requirements"]
-    reasons = _registry(base, "reasons")
-    profiles = _registry(base, "profiles")
-    capabilities = _registry(base, "capabilities")
-    edition = read_json(base / "fixtures" / "edition.json")
+    edition = _whole(base / "fixtures" / "edition.json", f"{REGISTRY}/edition", base)
+    chapters = [_whole(path, f"{REGISTRY}/requirements", base) for path in sorted(base.glob(REQUIREMENTS))]
+    requirements = [row for chapter in chapters for row in chapter["requirements"]]
     raw: dict[str, Mapping[str, Any]] = {}
-    digests = [hashlib.sha256(json.dumps(requirements, sort_keys=True).encode()).hexdigest()]
     cases: list[Case] = []
     for path in fixture_files(base):
-        document = read_json(path)
-        validate(document, FORMAT, file=path.relative_to(base).as_posix())
-        digests.append(document["digest"])
-        for row in document["cases"]:
-            raw[row["id"]] = row
-            cases.append(build(row, base))
-    digest = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+        document = _whole(path, FORMAT, base)
+        if digest(document["cases"]) != document["digest"]:
+            file = path.relative_to(base).as_posix()
+            raise CorpusError("the digest does not belong to the cases", file=file, pointer="/digest")
+        raw |= {row["id"]: row for row in document["cases"]}
+        cases += [build(row, base) for row in document["cases"]]
+    locks = [read_lock(path) for path in sorted(base.glob("fixtures/*/ids.lock"))]
     return Corpus(
         edition=edition["edition"],
         spec_version=edition["spec_version"],
-        digest=digest,
+        digest=digest([edition, requirements, _documents(base), raw]),
         requirements=MappingProxyType({row["id"]: _requirement(row) for row in requirements}),
-        reasons=MappingProxyType({row["code"]: Reason(**row) for row in reasons}),
-        profiles=MappingProxyType({row["name"]: Profile(**{**row, "ops": frozenset(row["ops"])}) for row in profiles}),
-        capabilities=MappingProxyType(
-            {row["name"]: Capability(**{**row, "values": tuple(row["values"])}) for row in capabilities}
-        ),
+        reasons=registries.reasons(base),
+        profiles=registries.profiles(base),
+        capabilities=registries.capabilities(base),
+        variants=registries.variants(base),
         cases=tuple(cases),
         raw_cases=MappingProxyType(raw),
+        ids=MappingProxyType({name: edition for lock in locks for name, edition in lock.items()}),
     )
 
 
 def fixture_files(base: Path) -> list[Path]:
-    """Fixture files in order: those of each contract's folder that hold cases."""
-    folders = sorted(path.parent for path in (base / "fixtures").glob("*/author.py"))
-    return [path for folder in folders for path in sorted((folder / "cases").glob("*.json"))]
+    """The files that hold cases, in order."""
+    return sorted(base.glob("fixtures/*/cases/*.json"))
 
 
-def _registry(base: Path, name: str) -> list[dict[str, Any]]:
-    path = base / "schemas" / f"{name}.json"
+def _documents(base: Path) -> dict[str, Any]:
+    """Base documents, schemas and registries by their paths: what the cases mean hangs on them, too."""
+    paths = sorted({*base.glob("fixtures/*/*.json"), *(base / "schemas").rglob("*.json")})
+    return {path.relative_to(base).as_posix(): read_json(path) for path in paths}
+
+
+def _whole(path: Path, schema: str, base: Path) -> Any:
     document = read_json(path)
-    validate(document, f"urn:kvassay:registry#/$defs/{name}", file=path.relative_to(base).as_posix())
-    rows: list[dict[str, Any]] = document[name]
-    return rows
+    validate(document, schema, file=path.relative_to(base).as_posix())
+    return document
 
 
 def _requirement(row: dict[str, Any]) -> Requirement:

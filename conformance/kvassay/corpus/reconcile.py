@@ -30,9 +30,11 @@ def reconciliation(contract: str) -> list[Figure]:
     """Every golden figure of a contract with its derivation; raises :class:`CorpusError` for a figure without one."""
     if contract not in contracts():
         raise CorpusError(f"no contract {contract!r}; the corpus has {', '.join(contracts())}")
-    golden = read_json(root() / "fixtures" / "golden-figures.json").get(contract, {})
+    path = root() / "fixtures" / contract / "golden-figures.json"
+    golden = read_json(path)["figures"] if path.is_file() else {}
     derived = dict(fixture_module(f"{contract}.oracle").reconciliation())
     lost = sorted(golden.keys() - derived.keys())
     if lost:
-        raise CorpusError(f"the oracle of {contract} derives no {', '.join(lost)}", file="fixtures/golden-figures.json")
+        file = path.relative_to(root()).as_posix()
+        raise CorpusError(f"the oracle of {contract} derives no {', '.join(lost)}", file=file)
     return [Figure(name, golden[name], derived[name]) for name in golden]

@@ -43,11 +43,11 @@ def _one(match: re.Match[str], contract: str, chapter: str, place: str) -> dict[
     }
 
 
-def extract_all(base: Path) -> dict[str, Any]:
-    """The document ``spec/requirements.json`` from every chapter below ``base/spec``."""
-    found = [row for chapter in sorted((base / "spec").glob("*.md")) for row in extract(chapter, base)]
-    ids = [row["id"] for row in found]
+def extract_all(base: Path) -> dict[str, list[dict[str, Any]]]:
+    """Contract to the requirements of its chapter, for every chapter below ``base/spec`` that has any."""
+    found = {chapter.stem: extract(chapter, base) for chapter in sorted((base / "spec").glob("*.md"))}
+    ids = [row["id"] for rows in found.values() for row in rows]
     twice = {one for one in ids if ids.count(one) > 1}
     if twice:
         raise CorpusError(f"requirement {min(twice)} stands twice", file="spec")
-    return {"requirements": found}
+    return {contract: rows for contract, rows in found.items() if rows}

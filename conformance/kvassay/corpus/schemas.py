@@ -101,18 +101,3 @@ def outline(value: Any) -> Any:
     if isinstance(value, list):
         return [outline(item) for item in value]
     return value
-
-
-@functools.cache
-def op_schema(op: str) -> str:
-    """URI of the schema file of an op: ``urn:kvassay:<contract>/<name>``."""
-    contract, _, name = op.partition(".")
-    uri = f"{PREFIX}{contract}/{name}"
-    known(uri)
-    return uri
-
-
-def check_result(op: str, value: Mapping[str, Any]) -> str | None:
-    """What the op's response schema says against a result, as one sentence; ``None`` when it is valid."""
-    found = problem(outline(value), f"{op_schema(op)}#/$defs/response")
-    return None if found is None else f"the result does not meet the schema of {op}: {found[0] or '/'}: {found[1]}"

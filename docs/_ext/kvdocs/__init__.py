@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def _write_pages(app: Sphinx) -> None:
-    pages.write(Path(app.config.kv_root), Path(app.srcdir, "_generated"), app.config.kv_api)
+    pages.write(Path(app.config.kv_root), Path(app.srcdir), app.config.kv_api)
 
 
 def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:

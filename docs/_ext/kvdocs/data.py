@@ -105,10 +105,12 @@ def schema_files(root: Path) -> list[Path]:
 
 
 def registry(root: Path, name: str) -> list[Data]:
-    """The rows of ``schemas/reasons.json`` and its like; the one member is named after the file."""
-    path = root / "schemas" / f"{name}.json"
-    rows: list[Data] = load(path)[name] if path.is_file() else []
-    return rows
+    """The rows of ``schemas/<contract>/reasons.json`` and its like, each with its contract."""
+    return [
+        {**row, "contract": path.parent.name}
+        for path in sorted((root / "schemas").glob(f"*/{name}.json"))
+        for row in load(path)[name]
+    ]
 
 
 def reports(root: Path) -> dict[str, Data]:
@@ -118,5 +120,4 @@ def reports(root: Path) -> dict[str, Data]:
 
 def requirements(root: Path) -> list[Data]:
     """Every requirement of the chapters, as the suite itself reads them."""
-    found: list[Data] = extract_all(root)["requirements"]
-    return found
+    return [row for rows in extract_all(root).values() for row in rows]

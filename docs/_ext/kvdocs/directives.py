@@ -8,6 +8,7 @@
 ``{kv-reasons} identity``               reasons of one plane
 ``{kv-profiles}``                       all profiles
 ``{kv-capabilities}``                   all capabilities
+``{kv-variants}``                       all variants
 ``{kv-trace} attention``                requirement, cases, faults, verdicts
 ``{kv-sections}``                       article section to requirements
 ``{kv-engines}``                        the judged engines
@@ -45,6 +46,7 @@ WRITERS: dict[str, Callable[[Path, str], str]] = {
     "kv-reasons": tables.reasons,
     "kv-sections": lambda root, _: sections.table_of(root),
     "kv-trace": tables.trace,
+    "kv-variants": lambda root, _: tables.variants(root),
 }
 """Directive to the function that writes its MyST text from the repository and the directive's argument."""
 

@@ -1,6 +1,7 @@
 """Pages written at the start of a build from the corpus, the schemas, the faults, the reports and the packages.
 
-Each function returns MyST text; :func:`write` puts it below ``docs/_generated``, which no one commits.
+Each function returns MyST text; :func:`write` puts it below ``docs/_generated``, and a page for each chapter into
+``docs/spec``, which no one commits.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ from .markdown import code, fence, need_id, prose
 Data = dict[str, Any]
 
 
-def write(root: Path, folder: Path, public: Sequence[str]) -> None:
-    """Bring the generated folder to what the repository says now; unchanged files keep their time."""
+def write(root: Path, docs: Path, public: Sequence[str]) -> None:
+    """Bring the generated folder, and the pages of chapters, to what the repository says now.
+
+    Unchanged files keep their time.
+    """
+    folder = docs / "_generated"
     wanted = {folder / name: text for name, text in every(root, public)}
+    wanted |= {docs / "spec" / name: text for name, text in chapters(root)}
     for path, text in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    for path in folder.rglob("*.md"):
-        if path not in wanted:
+    for path in [*folder.rglob("*.md"), *(docs / "spec").glob("*.md")]:
+        if path not in wanted and path.name != "index.md":
             path.unlink()
 
 
@@ -31,6 +37,7 @@ def every(root: Path, public: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Every generated page: path below the folder, and text; ``public`` names the modules of the API."""
     for contract in data.contracts(root):
         yield f"cases/{contract}.md", cases(root, contract)
+        yield f"traceability/{contract}.md", f"# Traceability of {contract}\n\n{tables.trace(root, contract)}"
         if data.faults(contract):
             yield f"faults/{contract}.md", faults(contract)
     for path in data.schema_files(root):
@@ -42,6 +49,12 @@ def every(root: Path, public: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield f"engines/{name}.md", engines.page(root, name, report)
     for module in modules(root, public):
         yield f"api/{module}.md", api(root, module)
+
+
+def chapters(root: Path) -> Iterator[tuple[str, str]]:
+    """The page of each chapter, which includes it from where it is written."""
+    for path in sorted((root / "spec").glob("*.md")):
+        yield path.name, f"```{{include}} ../../spec/{path.name}\n```\n"
 
 
 def cases(root: Path, contract: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ def slug(urn: str) -> str:
     """The anchor of a definition: ``urn:kvassay:tensor#/$defs/state`` is ``schema-tensor-state``."""
     identifier, _, pointer = urn.removeprefix("urn:kvassay:").partition("#")
     parts = [identifier, *(part for part in pointer.split("/") if part not in ("", "$defs", "properties"))]
-    return "schema-" + "-".join(parts).replace("/", "-").lower()
+    return "schema-" + re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower())
 
 
 def page(schema: Data) -> str:
@@ -79,7 +80,7 @@ def kind(schema: Any, urn: str) -> str:
     if "$ref" in schema:
         target = schema["$ref"]
         target = f"{urn}{target}" if target.startswith("#") else target
-        name = target.rpartition("/")[2] if "#/" in target else target.removeprefix("urn:kvassay:")
+        name = target.rpartition("/")[2] if "#/" in target else target.removeprefix("urn:kvassay:").removeprefix("op:")
         return f"[{line(name)}](#{slug(target)})"
     if "const" in schema:
         return code(json.dumps(schema["const"]))

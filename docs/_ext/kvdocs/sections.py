@@ -1,7 +1,7 @@
 """The map from the article's sections to requirements, and the check that no section is lost.
 
-``docs/article-sections.json`` lists the sections that this edition covers. Each is named by the ``:sources:`` of at
-least one requirement, or names the place of the prose that holds it.
+``docs/article/<contract>.json`` lists the sections that a contract covers, ``scope.json`` those of all. Each is named
+by the ``:sources:`` of at least one requirement, or names the place of the prose that holds it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Data = dict[str, Any]
 
 def listed(root: Path) -> list[Data]:
     """The sections: ``section``, ``about``, and for prose ``prose``, which maps the title of a place to its address."""
-    sections: list[Data] = data.load(root / "docs" / "article-sections.json")["sections"]
-    return sections
+    files = (root / "docs" / "article").glob("*.json")
+    return sorted((row for path in files for row in data.load(path)["sections"]), key=lambda row: str(row["section"]))
 
 
 def by_section(root: Path) -> dict[str, list[str]]:
@@ -38,9 +38,13 @@ def problems(root: Path) -> Iterator[str]:
         if row["section"] not in found and "prose" not in row:
             name = f"article section {row['section']} ({row['about']})"
             yield f"{name} has neither a requirement nor a place in the prose"
-    known = {row["section"] for row in sections}
+    marks = [row["section"] for row in sections]
+    known = set(marks)
+    for mark in sorted(known):
+        if marks.count(mark) > 1:
+            yield f"article section {mark} is listed {marks.count(mark)} times"
     for mark in sorted(found.keys() - known):
-        yield f"{', '.join(found[mark])}: source {mark} is no section of docs/article-sections.json"
+        yield f"{', '.join(found[mark])}: source {mark} is no section of docs/article"
 
 
 def table_of(root: Path) -> str:

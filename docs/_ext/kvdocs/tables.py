@@ -83,6 +83,17 @@ def capabilities(root: Path) -> str:
     return table(["Capability", "Meaning", "Values", "Default"], rows, widths="26 42 20 12")
 
 
+def variants(root: Path) -> str:
+    """The variants of methods, and how each is known."""
+    rows = [
+        [code(row["name"]), line(row["method"]), line(row["meaning"]), line(row["evidence"])]
+        for row in data.registry(root, "variants")
+    ]
+    if not rows:
+        return "No method of this edition has variants."
+    return table(["Variant", "Method", "Rule", "Evidence"], rows, widths="20 20 46 14")
+
+
 def step(item: Data) -> str:
     """One step on one line: the op, what must come back, what is kept."""
     text = f"{code(item['op'])} {expectation(item['expect'])}"

@@ -1,0 +1,153 @@
+"""One case replayed on its oracle: expected values filled in, everything else confirmed, and judged at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..core import tensors
+from ..core.compare import is_state
+from ..core.judge import Rules, judge
+from ..core.model import Verdict
+from ..core.pointers import resolve
+from ..corpus.data import fixture_module
+from ..corpus.errors import CorpusError
+from ..corpus.load import build, expand
+from ..corpus.schemas import problem
+from .answers import Answers
+from .oracle_engine import OracleEngine
+
+Json = dict[str, Any]
+LARGE = 1 << 16
+"""Elements of a tensor from which a case counts as large: its oracle takes seconds."""
+
+
+def freeze_case(contract: str, written: Json, base: Path, answers: Answers) -> Json:
+    """One frozen case; raises :class:`CorpusError` where author and oracle disagree."""
+    oracle = OracleEngine(contract, base, answers)
+    frozen = _prepared(contract, written, base)
+    bound_values: Json = {}
+    replayed: list[tuple[str, Json, Any]] = []
+    steps = []
+    for index, step in enumerate(frozen["steps"]):
+        request = _bind(expand(step["request"], base), bound_values)
+        reason, result = oracle.answer(step["op"], request)
+        replayed.append((step["op"], request, result))
+        steps.append({**step, "expect": _fill(oracle, frozen["id"], index, step, request, reason, result)})
+        if reason is None:
+            bound_values |= {name: resolve(result, at) for name, at in step.get("bind", {}).items()}
+    frozen["steps"] = steps
+    frozen["relations"] = [
+        {**row, "bound": oracle.relation_bound(row, replayed)} if row.get("bound") == "oracle" else row
+        for row in frozen.get("relations", ())
+    ]
+    if not frozen["relations"]:
+        del frozen["relations"]
+    found = problem(frozen, "urn:kvassay:case#/$defs/case")
+    if found is not None:
+        raise CorpusError(found[1], file=frozen["id"], pointer=found[0])
+    _confirm(frozen, oracle, base)
+    return frozen
+
+
+def adopt(contract: str, written: Json, committed: Json, base: Path) -> Json:
+    """The case with the committed values where the oracle's would stand: what its author wrote is current, or not."""
+    frozen = _prepared(contract, written, base)
+    old_steps, old_relations = committed.get("steps", ()), committed.get("relations", ())
+    if len(frozen["steps"]) == len(old_steps):
+        frozen["steps"] = [
+            {**step, "expect": old["expect"]} if "oracle" in step["expect"] else step
+            for step, old in zip(frozen["steps"], old_steps, strict=True)
+        ]
+    if len(frozen.get("relations", ())) == len(old_relations):
+        frozen["relations"] = [
+            {**row, "bound": old.get("bound")} if row.get("bound") == "oracle" else row
+            for row, old in zip(frozen["relations"], old_relations, strict=True)
+        ]
+    return {key: value for key, value in frozen.items() if key != "relations" or value}
+
+
+def is_large(written: Json, base: Path) -> bool:
+    """Whether a request of the case holds a large tensor."""
+    return any(_elements(expand(step.get("request", {}), base)) >= LARGE for step in written["steps"])
+
+
+def _elements(value: Any) -> int:
+    if isinstance(value, Mapping):
+        if "dtype" in value and "shape" in value:
+            return math.prod(value["shape"])
+        value = list(value.values())
+    return max(map(_elements, value), default=0) if isinstance(value, list) else 0
+
+
+def _prepared(contract: str, written: Json, base: Path) -> Json:
+    frozen: Json = {"level": "must", "status": "stable", **written}
+    return _expand_mutation(contract, frozen, base) if "mutation" in frozen else frozen
+
+
+def _expand_mutation(contract: str, case: Json, base: Path) -> Json:
+    """Whole base accepted, mutated base rejected, whole base accepted again."""
+    mutation, (call,) = case["mutation"], case["steps"]
+    name, member, change = mutation["base"], mutation["member"], mutation["change"]
+    whole = {member: {"$base": name}}
+    mutated = expand({"$base": name, "patch": [change]}, base)
+    sealed, pointers = fixture_module(f"{contract}.oracle").reseal(mutated, change["path"])
+    patch = [change, *({"op": "replace", "path": at, "value": resolve(sealed, at)} for at in pointers)]
+    fine = {"op": call["op"], "request": whole, "expect": {"accepts": True}}
+    broken = {
+        "op": call["op"],
+        "request": {member: {"$base": name, "patch": patch}},
+        "expect": {"rejects": call["reason"]},
+    }
+    return {**case, "mutation": {**mutation, "resealed": list(pointers)}, "steps": [fine, broken, fine]}
+
+
+def _bind(value: Any, bound_values: Json) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"$bind"}:
+            return bound_values[value["$bind"]]
+        return {key: _bind(item, bound_values) for key, item in value.items()}
+    return [_bind(item, bound_values) for item in value] if isinstance(value, list) else value
+
+
+def _fill(
+    oracle: OracleEngine, case: str, index: int, step: Json, request: Json, reason: str | None, result: Any
+) -> Json:
+    expect: Json = step["expect"]
+    if "oracle" not in expect:
+        return expect
+    if reason is not None:
+        raise CorpusError(f"step {index}: the oracle rejects this: {reason}: {result}", file=case)
+    asked = expect["oracle"]
+    pointers = asked["at"] or [f"/{name}" for name in result]
+    rest = {key: value for key, value in expect.items() if key != "oracle"}
+    if asked["exact"]:
+        return {"equals": [{"at": at, "value": resolve(result, at)} for at in pointers], **rest}
+    shared = fixture_module("_oracle")
+    rows = []
+    for at in pointers:
+        value = resolve(result, at)
+        if is_state(value):
+            value = shared.meaning(value)
+        elif tensors.is_tensor(value):
+            value = shared.expected(shared.rows(value), value["shape"])
+        rows.append({"at": at, "value": value, "bound": oracle.bound(step["op"], request, result, at)})
+    return {"close": rows, **rest}
+
+
+def _confirm(frozen: Json, oracle: OracleEngine, base: Path) -> None:
+    """The judge, with the oracle as engine, passes the frozen case."""
+    case = build(frozen, base)
+    oracle.description = replace(
+        oracle.description,
+        profiles=frozenset({case.profile}),
+        capabilities={name: values[0] for name, values in case.needs.items()},
+        variants=frozenset({case.variant} if case.variant else ()),
+    )
+    result = judge(case, oracle, Rules({case.profile: case.ops}, {}, lambda op, value: None))
+    if result.verdict is not Verdict.PASS:
+        message = result.finding.message if result.finding else ""
+        raise CorpusError(f"the oracle does not pass its own case: {result.verdict}: {message}", file=case.id)
