@@ -15,7 +15,7 @@ from kvassay.adapters.base import OP_FAMILIES, EngineAdapter
 from kvassay.adapters.client import Subprocess
 from kvassay.adapters.inbox import Inbox
 from kvassay.adapters.init import init_adapter
-from kvassay.adapters.names import BUILT_IN, connect
+from kvassay.adapters.names import ENGINES, built_in, connect
 from kvassay.adapters.smoke import smoke
 from kvassay.adapters.values import RecipeCache, UnfitValue, normalised
 from kvassay.core.engine import NotSupported, Refused, Returned
@@ -237,11 +237,19 @@ def test_methods_that_are_no_ops_stay_the_adapters_own():
     assert Mixed.ops() == {"attention.dense", "control.advance_clock"}
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_IN))
+@pytest.mark.parametrize("name", sorted(built_in()))
 def test_built_in_names_lead_to_classes(name):
-    module, _, class_name = BUILT_IN[name].partition(":")
+    module, _, class_name = built_in()[name].partition(":")
     source = ROOT / "conformance" / Path(*module.split("."))
     assert f"class {class_name}(" in source.with_suffix(".py").read_text(encoding="utf-8")
+
+
+def test_every_engine_has_a_name():
+    engines = {path.stem for path in ENGINES.glob("[!_]*.py") if "EngineInfo(" in path.read_text(encoding="utf-8")}
+    assert engines <= {target.partition(":")[0].rpartition(".")[2] for target in built_in().values()}
+    for requirements in (ROOT / "requirements").glob("*.adapters"):
+        named = [line.split()[0] for line in requirements.read_text().splitlines() if line and not line.startswith("#")]
+        assert set(named) <= set(built_in()), requirements.name
 
 
 # ---- skeleton and examples ---------------------------------------------------------------------------------------

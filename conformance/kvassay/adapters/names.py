@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -13,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ..core.engine import Engine
 from .base import EngineAdapter
@@ -23,37 +26,33 @@ from .wire import EDITION
 from .worker import load
 
 GROUP = "kvassay.adapters"
-BUILT_IN: Mapping[str, str] = {
-    "reference": "kvassay.engines.reference:Reference",
-    "reference-torch": "kvassay.engines.reference:ReferenceTorch",
-    "torch": "kvassay.engines.torch_sdpa:TorchFlash",
-    "torch-sdpa": "kvassay.engines.torch_sdpa:TorchSdpa",
-    "torch-flex": "kvassay.engines.torch_flex:TorchFlex",
-    "torch-flex-compiled": "kvassay.engines.torch_flex:TorchFlexCompiled",
-    "jax": "kvassay.engines.jax_attention:Jax",
-    "merge-flashinfer": "kvassay.engines.merge_kernels:FlashInfer",
-    "merge-flashinfer-pairs": "kvassay.engines.merge_kernels:FlashInferPairs",
-    "merge-flashinfer-reference": "kvassay.engines.merge_kernels:FlashInferReference",
-    "merge-sglang": "kvassay.engines.merge_kernels:Sglang",
-    "merge-vllm": "kvassay.engines.merge_kernels:Vllm",
-    "merge-vllm-cpu": "kvassay.engines.merge_kernels:VllmCpu",
-    "vllm-prefix-cache": "kvassay.engines.vllm_keys:Adapter",
-    "vllm-prefix-cache-new-path": "kvassay.engines.vllm_keys:NewAdapterPath",
-    "vllm-file-tier": "kvassay.engines.vllm_keys:FileTier",
-    "lmcache-server": "kvassay.engines.lmcache_keys:Adapter",
-    "lmcache-engine": "kvassay.engines.lmcache_keys:EngineKeys",
-    "sglang-hicache-file": "kvassay.engines.sglang_keys:Adapter",
-    "sglang-radix-tree": "kvassay.engines.sglang_keys:RadixTree",
-}
+ENGINES = Path(__file__).parents[1] / "engines"
 """Adapters that ship with the suite; the engines themselves are installed apart."""
 OWN_PACKAGES = ("kvassay", "kvassay_reference", "kvassay_kernels")
+_TABLE = re.compile(r"^ADAPTERS = (\{.*?\})$", re.MULTILINE | re.DOTALL)
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@functools.cache
+def built_in() -> Mapping[str, str]:
+    """Name to ``module:Class`` of the adapters that ship with the suite: the tables ``ADAPTERS`` of the engines.
+
+    The tables are read from the sources, since to import such a module is to import its engine.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(ENGINES.glob("*.py")):
+        for table in _TABLE.findall(path.read_text(encoding="utf-8")):
+            for name, title in ast.literal_eval(table).items():
+                if name in found:
+                    raise AdapterError(f"two adapters are called {name}: {found[name]} and {title} of {path.name}")
+                found[name] = f"kvassay.engines.{path.stem}:{title}"
+    return MappingProxyType(found)
 
 
 def names() -> dict[str, str]:
     """Every adapter that has a name here: built-in ones, then entry points of group ``kvassay.adapters``."""
     found = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=GROUP)}
-    return found | dict(BUILT_IN)
+    return found | dict(built_in())
 
 
 def resolve(name: str) -> str:

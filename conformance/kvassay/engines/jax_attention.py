@@ -15,6 +15,9 @@ from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
 from ..core.tensors import Array
 from ._decode import EMPTY_IS_ZERO, Request, gathered_heads, legal_rows
 
+ADAPTERS = {"jax": "Jax"}
+"""Names of the adapters here, and their classes; read without an import."""
+
 
 class Jax(EngineAdapter):
     """``dot_product_attention`` of one query row; causal and window rules as its boolean mask.

@@ -43,6 +43,9 @@ from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
 from ..core.tensors import Array
 from .dispositions import dispositions
 
+ADAPTERS = {"lmcache-server": "Adapter", "lmcache-engine": "EngineKeys"}
+"""Names of the adapters here, and their classes; read without an import."""
+
 Record = Mapping[str, Any]
 T = TypeVar("T")
 

@@ -25,6 +25,16 @@ from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
 from ._decode import Request
 from ._torch import array, tensor
 
+ADAPTERS = {
+    "merge-flashinfer": "FlashInfer",
+    "merge-flashinfer-pairs": "FlashInferPairs",
+    "merge-flashinfer-reference": "FlashInferReference",
+    "merge-sglang": "Sglang",
+    "merge-vllm": "Vllm",
+    "merge-vllm-cpu": "VllmCpu",
+}
+"""Names of the adapters here, and their classes; read without an import."""
+
 Pair = tuple[Any, Any]
 """Outputs and LSE of one state or of several: [..., H_q, d_v] and [..., H_q]."""
 

@@ -39,6 +39,9 @@ from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
 from ..core.tensors import Array
 from .dispositions import dispositions
 
+ADAPTERS = {"sglang-hicache-file": "Adapter", "sglang-radix-tree": "RadixTree"}
+"""Names of the adapters here, and their classes; read without an import."""
+
 Record = Mapping[str, Any]
 
 PAGE = 4

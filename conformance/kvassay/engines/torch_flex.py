@@ -16,6 +16,9 @@ from ..adapters.base import EngineAdapter, Rejected
 from ._decode import EMPTY_IS_ZERO, Request, positions
 from ._torch import array, info, query_keys_values, tensor
 
+ADAPTERS = {"torch-flex": "TorchFlex", "torch-flex-compiled": "TorchFlexCompiled"}
+"""Names of the adapters here, and their classes; read without an import."""
+
 warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
 
 

@@ -15,6 +15,9 @@ from ..adapters.base import EngineAdapter, Rejected, Unsupported
 from ._decode import EMPTY_IS_ZERO, Request, legal_rows
 from ._torch import array, info, query_keys_values, tensor
 
+ADAPTERS = {"torch": "TorchFlash", "torch-sdpa": "TorchSdpa"}
+"""Names of the adapters here, and their classes; read without an import."""
+
 
 class TorchFlash(EngineAdapter):
     """The operator behind ``scaled_dot_product_attention`` on a CPU, which also returns the natural-log LSE.

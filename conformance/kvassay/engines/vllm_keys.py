@@ -47,6 +47,13 @@ from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
 from ..core.tensors import Array
 from .dispositions import dispositions
 
+ADAPTERS = {
+    "vllm-prefix-cache": "Adapter",
+    "vllm-prefix-cache-new-path": "NewAdapterPath",
+    "vllm-file-tier": "FileTier",
+}
+"""Names of the adapters here, and their classes; read without an import."""
+
 Record = Mapping[str, Any]
 
 BLOCK = 4
