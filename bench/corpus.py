@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kvassay.adapters.names import connect
 from kvassay.corpus import load
 from kvassay.faults.selftest import run_selftest
-from kvassay.runner import run
+from kvassay.runner import Session, run
 
 from .timing import Line
 
@@ -19,7 +19,7 @@ def lines() -> Iterator[Line]:
     corpus = load()
     engine = connect("reference")
     try:
-        report = run(corpus.cases, engine, corpus)
+        report = run(Session(engine, corpus), corpus.cases)
     finally:
         engine.close()
     assert report.ok, report

@@ -16,7 +16,7 @@ from kvassay.adapters.names import connect
 from kvassay.adapters.smoke import smoke
 from kvassay.core.model import Case, Kind, Level, Status, Step
 from kvassay.corpus import Capability, Corpus, Profile
-from kvassay.runner import run
+from kvassay.runner import Session, run
 
 PROGRAMS = Path(__file__).with_name("miniature_programs.py")
 ROW = np.ones((1, 1), dtype=np.float32)
@@ -68,7 +68,7 @@ def program(name: str, *arguments: str, **options) -> Subprocess:
 def verdicts(engine, *cases: Case):
     """The verdicts of the cases, and what is said of the second one."""
     try:
-        report = run(cases, engine, corpus(*cases))
+        report = run(Session(engine, corpus(*cases)), cases)
     finally:
         engine.close()
     finding = report.results[1].finding
@@ -156,7 +156,7 @@ def test_a_second_answer_spoils_the_case_that_ran_and_not_one_that_did_not():
     first, bad, last = three()
     idle = replace(case("a/idle", step(1)), profile="merge")
     engine = program("twice_late")
-    report = run([first, bad, idle, idle, last], engine, corpus(first))
+    report = run(Session(engine, corpus(first)), [first, bad, idle, idle, last])
     engine.close()
     seen = [str(result.verdict) for result in report.results]
     assert seen == ["pass", "error", "not-applicable", "not-applicable", "pass"]
@@ -170,7 +170,7 @@ def test_a_second_answer_within_a_case_is_that_cases_own_error():
 def test_a_program_that_does_not_start_again_fails_every_case_left_and_is_given_up(tmp_path):
     cases = *three(), *(case(f"b/more-{n}", step(1)) for n in range(5))
     engine = program("dies_once_for_all", str(tmp_path / "marker"))
-    report = run(cases, engine, corpus(*cases))
+    report = run(Session(engine, corpus(*cases)), cases)
     engine.close()
     assert [str(result.verdict) for result in report.results] == ["pass"] + ["error"] * 7
     assert "licence expired" in report.results[2].finding.message

@@ -1,11 +1,19 @@
 """Comparison: classes before arithmetic, bounds by dtype, states by their meaning."""
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from kvassay.core.compare import NotComparable, close, from_literal, meaning, same, tolerance
+from kvassay.core import states
+from kvassay.core.compare import NotComparable, close, numbers, same, tolerance
+from kvassay.core.states import from_literal, is_state
+
+
+def meaning(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: part.array for name, part in states.meaning(state).items()}
+
 
 TIGHT = {"rtol": 0.0, "atol": 1e-6}
 
@@ -92,7 +100,46 @@ def test_the_coarsest_dtype_of_the_reply_chooses_the_bound_and_others_are_refuse
         (np.int32([1, 2]), np.int32([[1, 2]]), False),
         (np.int32([1, 2]), [1, 2], False),
         (np.array([1.5], ml_dtypes.bfloat16), np.array([1.5], ml_dtypes.bfloat16), True),
+        (np.array([np.nan], ml_dtypes.bfloat16), np.array([np.nan], ml_dtypes.bfloat16), True),
+        (np.float32([0.0]), np.float32([-0.0]), False),
+        (None, None, True),
+        (None, 0, False),
     ],
 )
 def test_exact_equality(a: object, b: object, equal: bool) -> None:
     assert same(a, b) is equal
+
+
+@pytest.mark.parametrize("value", [None, True, "1.5", [1, "x"], [[1], [1, 2]], {"a": 1}, np.array([True]), 10**400])
+def test_what_is_no_number_cannot_be_compared(value: object) -> None:
+    with pytest.raises(NotComparable):
+        numbers(value)
+
+
+def test_numbers_may_be_spelled_and_lists_count_as_float64() -> None:
+    found = numbers([1, 2.5, "-Infinity"])
+    assert found.array.tolist() == [1.0, 2.5, -math.inf]
+    assert found.dtypes == {"float64"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"schema": "o-lse-v1", "o": 1, "lse": 1},
+        {"schema": "o-lse-v1", "base": 2, "o": 1, "lse": 1, "more": 1},
+        {"schema": "other", "m": 1, "l": 1, "u": 1},
+        {"schema": ["o-lse-v1"], "base": 2, "o": 1, "lse": 1},
+        {"o": 1},
+        [],
+    ],
+)
+def test_only_a_whole_state_is_a_state(value: object) -> None:
+    assert not is_state(value)
+
+
+def test_members_of_a_state_that_do_not_belong_together_cannot_be_compared() -> None:
+    state = {"schema": "fp32-m-l-u-v1", "m": np.zeros(2), "l": np.zeros(1), "u": np.zeros((2, 3))}
+    with pytest.raises(NotComparable, match="mass of shape"):
+        states.meaning(state)
+    with pytest.raises(NotComparable, match="no base"):
+        states.meaning({"schema": "o-lse-v1", "base": 10, "o": np.zeros((1, 1)), "lse": np.zeros(1)})

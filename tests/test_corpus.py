@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kvassay.authoring.freeze import Plan, authored, freeze
 from kvassay.authoring.printer import dump
+from kvassay.core.expect import Accepts
 from kvassay.core.model import Kind, Level
 from kvassay.corpus import Corpus, CorpusError, load
 from kvassay.corpus.data import contracts, fixture_module, read_json, root
@@ -72,7 +73,7 @@ def test_issue_counts_hold(corpus: Corpus) -> None:
     assert len([case for case in corpus.cases if case.contract == "attention"]) >= 60
     documents = [case for case in corpus.cases if case.contract == "identity" and case.kind is Kind.MUTATION]
     assert len(documents) >= read_json(root() / "fixtures" / "identity" / "golden-figures.json")["mutations_at_least"]
-    reasons = {case.steps[1].expect["rejects"] for case in documents}
+    reasons = {case.steps[1].expect.reason for case in documents}
     assert len(reasons) >= 20, "each mutation has a reason of its own, save where several fields share one"
 
 
@@ -167,7 +168,7 @@ def test_lint_names_what_is_wrong(corpus: Corpus, fields: dict[str, Any], findin
 
 def test_lint_sees_a_vacuous_case_a_repeated_id_and_an_untested_requirement(corpus: Corpus) -> None:
     first = next(case for case in corpus.cases if case.kind is Kind.EXAMPLE)
-    step = dataclasses.replace(first.steps[0], expect={"accepts": True}, witness=())
+    step = dataclasses.replace(first.steps[0], expect=Accepts(), witness=())
     vacuous = dataclasses.replace(first, steps=(step,), relations=())
     assert any("vacuous" in line for line in lint(dataclasses.replace(corpus, cases=(vacuous, *corpus.cases[1:]))))
     assert any("stands 2 times" in line for line in lint(dataclasses.replace(corpus, cases=(*corpus.cases, first))))

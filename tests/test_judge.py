@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kvassay.core.engine import Broken, NotSupported, Refused, Reply, Returned
+from hypothesis import given
+from hypothesis import strategies as st
+from kvassay.core.engine import Broken, Late, NotSupported, Refused, Reply, Returned
+from kvassay.core.expect import parse
 from kvassay.core.judge import Rules, judge
 from kvassay.core.model import Case, EngineDescription, Kind, Level, Status, Step, Verdict
 
@@ -29,8 +32,8 @@ class Canned:
         self.asked.append((op, request))
         return self.replies.pop(0)
 
-    def late(self) -> Broken | None:
-        return None
+    def late(self) -> tuple[Late, ...]:
+        return ()
 
     def close(self) -> None:
         pass
@@ -50,7 +53,7 @@ def case(*steps: Step, **more: Any) -> Case:
 
 
 def step(expect: dict[str, Any], op: str = "x.do", **more: Any) -> Step:
-    return Step(op, more.pop("request", {}), expect, **more)
+    return Step(op, more.pop("request", {}), parse(expect), **more)
 
 
 def returned(**value: Any) -> Returned:
@@ -209,6 +212,17 @@ BOUND = {"float32": {"rtol": 0, "atol": 0.1}}
         ({"relation": "subset"}, [1, 4], [2, 1, 3], Verdict.FAIL),
         ({"relation": "permutation"}, [1, 2, 2], [2, 1, 2], Verdict.PASS),
         ({"relation": "permutation"}, [1, 2, 2], [2, 1, 1], Verdict.FAIL),
+        ({"relation": "permutation"}, [1, "x"], 5, Verdict.FAIL),
+        ({"relation": "le"}, np.float32([0]), np.float32([1, 2]), Verdict.FAIL),
+        ({"relation": "le"}, np.float32([]), np.float32([]), Verdict.FAIL),
+        ({"relation": "le", "bound": BOUND}, np.float32([1.05]), np.float32([1.0]), Verdict.PASS),
+        ({"relation": "le", "bound": BOUND}, np.float32([1.5]), np.float32([1.0]), Verdict.FAIL),
+        ({"relation": "subset"}, [], [1], Verdict.FAIL),
+        ({"relation": "subset"}, [True], [1], Verdict.FAIL),
+        ({"relation": "close", "bound": BOUND}, "text", np.float32([0.5]), Verdict.FAIL),
+        ({"relation": "close", "bound": BOUND}, {"a": 1}, np.float32([0.5]), Verdict.FAIL),
+        ({"relation": "close", "bound": BOUND}, [1, 2], [1, 2], Verdict.FAIL),
+        ({"relation": "close"}, np.float32([0]), np.float32([0]), Verdict.FAIL),
     ],
 )
 def test_relations(relation: dict[str, Any], a: Any, b: Any, verdict: Verdict) -> None:
@@ -227,3 +241,36 @@ def test_a_relation_can_address_the_meaning_of_a_state() -> None:
     lse = case(*steps, relations=({"relation": "close", "of": ["a/lse", "b/lse"], "bound": BOUND},))
     assert judge(out, Canned(*replies, states=("o-lse-v1/e",)), RULES).verdict is Verdict.PASS
     assert judge(lse, Canned(*replies, states=("o-lse-v1/e",)), RULES).verdict is Verdict.FAIL
+
+
+def test_an_engine_may_decline_the_first_request_and_not_a_later_one() -> None:
+    steps = step({"accepts": True}), step({"accepts": True})
+    assert judge(case(*steps), Canned(NotSupported()), RULES).verdict is Verdict.NOT_APPLICABLE
+    assert judge(case(*steps), Canned(returned(), NotSupported()), RULES).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_relation_over_a_member_that_is_missing_fails() -> None:
+    steps = [step({"accepts": True}, bind={"a": "/v"}), step({"accepts": True}, bind={"b": "/v"})]
+    one = case(*steps, relations=({"relation": "equal", "of": ["a/x", "b"]},))
+    assert judge(one, Canned(returned(v={}), returned(v={})), RULES).verdict is Verdict.FAIL
+
+
+REPLIES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just(np.float32([1.0, 2.0])),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["n", "v", "schema", "m", "l", "u", "o", "lse", "base", "outcome"]), inner, max_size=5
+        )
+    ),
+    max_leaves=8,
+)
+MEMBERS = st.dictionaries(st.sampled_from(["n", "v", "outcome"]), REPLIES, max_size=3)
+
+
+@given(value=MEMBERS, expect=st.sampled_from([EXACT, EITHER, CLOSE, {"accepts": True}, {"rejects": "A"}]))
+def test_nothing_that_an_engine_returns_makes_the_judge_raise(value: dict[str, Any], expect: dict[str, Any]) -> None:
+    for name in ("close", "distinct", "equal", "le", "subset", "permutation"):
+        relations = ({"relation": name, "of": ["a", "b"], "bound": BOUND},)
+        one = case(step({"accepts": True}, bind={"a": "/v"}), step(expect, bind={"b": "/v"}), relations=relations)
+        assert judge(one, Canned(Returned(value), Returned(value)), RULES).verdict in set(Verdict)

@@ -27,7 +27,7 @@ from kvassay.reports.evidence import as_text, evidence, headline
 from kvassay.reports.layout import lines, plain
 from kvassay.reports.shorten import shorten
 from kvassay.reports.written import as_written
-from kvassay.runner import run
+from kvassay.runner import Session, run
 
 ENGINES = (miniature.Good, miniature.Nan, miniature.Drift, miniature.Shy, miniature.Hostile)
 
@@ -35,7 +35,7 @@ ENGINES = (miniature.Good, miniature.Nan, miniature.Drift, miniature.Shy, miniat
 def report(adapter: type[EngineAdapter], *, strict: bool = False) -> documents.Document:
     corpus = miniature.corpus()
     engine = InProcess(adapter)
-    outcome = run(corpus.cases, engine, corpus, strict=strict)
+    outcome = run(Session(engine, corpus, strict=strict), corpus.cases)
     return documents.report(outcome, corpus, "kvassay run --adapter x")
 
 
@@ -156,7 +156,7 @@ def test_the_calls_before_the_failing_one_are_told() -> None:
             return super().attention_merge(request)
 
     corpus = miniature.corpus(cases=(miniature.CASES[2],))
-    outcome = run(corpus.cases, InProcess(Second), corpus)
+    outcome = run(Session(InProcess(Second), corpus), corpus.cases)
     (failed,) = documents.report(outcome, corpus, "x")["results"]
     told = as_text(evidence(failed, {}))
     assert "finding   step 2, attention.merge: a legal request was rejected: SHAPE_MISMATCH" in told

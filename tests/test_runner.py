@@ -4,35 +4,40 @@ import dataclasses
 from typing import Any
 
 import pytest
-from kvassay.core.engine import Broken, Returned
+from kvassay.adapters.errors import AdapterError
+from kvassay.core.engine import Broken, Late, NotSupported, Reply
 from kvassay.core.model import EngineDescription, Finding, Level, Result, Status, Verdict
 from kvassay.core.report import Report
 from kvassay.corpus import load
-from kvassay.runner import run
+from kvassay.runner import Session, run
 
 CASES = [case for case in load().cases if len(case.steps) == 1][:3]
 
 
 class Silent:
-    """Answers nothing useful; can claim that the previous case was answered twice."""
+    """Answers each call in the same way; can claim afterwards that an earlier case was answered twice."""
 
-    def __init__(self, late_after: int | None = None) -> None:
+    def __init__(self, late: dict[int, int] | None = None, reply: Reply | None = None) -> None:
         self.calls = 0
-        self.late_after = late_after
+        self.late_after = dict(late or {})
+        self.reply = reply or Broken("timeout", "asleep")
         ops = frozenset(op for case in CASES for op in case.ops)
         needs = {name: values[0] for case in CASES for name, values in case.needs.items()}
         profiles = frozenset(case.profile for case in CASES)
-        self.description = EngineDescription("silent", "0", ops, profiles, capabilities=needs)
+        self.description = EngineDescription("silent", "0", ops, profiles, ("fp32-m-l-u-v1",), capabilities=needs)
 
     def open(self) -> Broken | None:
         return None
 
-    def call(self, op: str, request: Any, deadline_s: float) -> Returned | Broken:
+    def call(self, op: str, request: Any, deadline_s: float) -> Reply:
+        if op.startswith("smoke."):
+            return NotSupported()
         self.calls += 1
-        return Broken("timeout", "asleep")
+        return self.reply
 
-    def late(self) -> Broken | None:
-        return Broken("answered-twice", "again") if self.calls == self.late_after else None
+    def late(self) -> tuple[Late, ...]:
+        ago = self.late_after.pop(self.calls, None)
+        return () if ago is None else (Late(Broken("answered-twice", "again"), ago),)
 
     def close(self) -> None:
         pass
@@ -40,20 +45,44 @@ class Silent:
 
 def test_every_case_gets_a_verdict_in_order_whatever_the_engine_does() -> None:
     seen: list[str] = []
-    report = run(CASES, Silent(), load(), on_result=lambda result: seen.append(result.case.id))
+    report = run(Session(Silent(), load()), CASES, on_result=lambda result: seen.append(result.case.id))
     assert [result.case.id for result in report.results] == seen == [case.id for case in CASES]
     assert {result.verdict for result in report.results} == {Verdict.ERROR}
     assert report.exit_code == 1
 
 
 def test_a_second_answer_spoils_the_case_that_it_was_for() -> None:
-    report = run(CASES, Silent(late_after=2), load())
+    report = run(Session(Silent({2: 1}), load()), CASES)
     messages = [result.finding.message for result in report.results if result.finding]
     assert [message.partition(":")[0] for message in messages] == ["answered-twice", "timeout", "timeout"]
+    assert report.findings == ()
 
 
-def test_fail_fast_stops_after_the_first_failure() -> None:
-    assert len(run(CASES, Silent(), load(), fail_fast=True).results) == 1
+def test_a_second_answer_to_a_case_that_is_over_is_a_finding_and_blames_no_other_case() -> None:
+    report = run(Session(Silent({3: 2}), load()), CASES)
+    messages = [result.finding.message for result in report.results if result.finding]
+    assert [message.partition(":")[0] for message in messages] == ["timeout"] * 3
+    assert report.findings == (f"{CASES[0].id}: answered-twice: again, after its verdict was final",)
+
+
+def test_a_broken_adapter_is_not_judged() -> None:
+    engine = Silent()
+    engine.description = dataclasses.replace(engine.description, profiles=frozenset({"merg"}))
+    with pytest.raises(AdapterError, match="did you mean merge"):
+        Session(engine, load())
+
+
+def test_fail_fast_stops_at_the_first_verdict_that_fails_the_run() -> None:
+    assert len(run(Session(Silent(), load()), CASES, fail_fast=True).results) < len(CASES)
+    optional = [dataclasses.replace(case, level=Level.SHOULD) for case in CASES]
+    assert len(run(Session(Silent(), load()), optional, fail_fast=True).results) == len(CASES)
+
+
+def test_a_profile_that_is_claimed_and_declined_fails_the_run() -> None:
+    report = run(Session(Silent(reply=NotSupported("not today")), load()), CASES)
+    assert {result.verdict for result in report.results} == {Verdict.NOT_APPLICABLE}
+    assert report.exit_code == 1
+    assert "cases of it unsupported" in report.findings[0]
 
 
 def result(verdict: Verdict, level: Level = Level.MUST, status: Status = Status.STABLE) -> Result:

@@ -19,15 +19,16 @@ def check(
 ) -> Report:
     """Judge an adapter class in this process; ``cases`` holds ids or globs.
 
-    Raises :class:`~kvassay.corpus.CorpusError` when nothing is selected.
+    Raises :class:`~kvassay.corpus.CorpusError` when nothing is selected, and
+    :class:`~kvassay.adapters.errors.AdapterError` when the adapter itself is broken.
     """
     from .adapters.local import InProcess
-    from .runner import run
+    from .runner import Session, run
 
     corpus = load()
     selected = corpus.select(profile=profiles, contract=contracts, case=cases)
     engine = InProcess(adapter)
     try:
-        return run(selected, engine, corpus, strict=strict)
+        return run(Session(engine, corpus, strict=strict), selected)
     finally:
         engine.close()

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .core.engine import Engine
     from .core.model import Case, Result
     from .corpus import Corpus
+    from .runner import Session
     from .waivers import Waivers
 
 ROOT = "kvassay"
@@ -77,9 +77,7 @@ class Run:
             self.waivers: Waivers = load_waivers(_from_invocation(config, path)) if path else ()
         except CorpusError as problem:
             raise pytest.UsageError(f"kvassay: {problem}") from None
-        self.rules = self.corpus.rules(self.options.kvassay_timeout_scale)
-        self.today = datetime.date.today()
-        self._engine: Engine | None = None
+        self._session: Session | None = None
         self._broken: str | None = None
 
     def pytest_report_header(self) -> str:
@@ -93,11 +91,18 @@ class Run:
         collector = CaseCollector.from_parent(session, name=ROOT, nodeid=ROOT, run=self)
         items.extend(session.genitems(collector))
 
-    def pytest_sessionfinish(self) -> None:
-        """End the engine."""
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End the engine; a second answer to a case whose verdict was final fails the run."""
+        if self._session is not None:
+            self._session.finish()
+            if self._session.late and not session.exitstatus:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            self._session.engine.close()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """What is wrong with the run itself."""
+        for line in self._session.late if self._session is not None else ():
+            terminalreporter.write_line(f"kvassay: {line}", red=True)
 
     @property
     def reach(self) -> dict[str, Any]:
@@ -105,35 +110,26 @@ class Run:
         names = ("adapter", "python", "in_process", "timeout_scale")
         return {name: getattr(self.options, f"kvassay_{name}") for name in names}
 
-    def engine(self) -> Engine:
-        """The engine of this process, started at its first case; raises :class:`AdapterError`."""
+    def session(self) -> Session:
+        """The engine of this process under judgement, started at its first case; raises :class:`AdapterError`."""
         from .adapters.errors import AdapterError
-        from .cli.run import connected
+        from .cli.run import session
 
         if self._broken is not None:
             raise AdapterError(self._broken)
-        if self._engine is None:
+        if self._session is None:
             try:
-                self._engine = connected(self.reach, self.corpus)
+                self._session = session(self.reach, self.corpus, self.waivers)
             except AdapterError as problem:
                 self._broken = problem.message
                 raise
-        return self._engine
+        return self._session
 
     def judge(self, case: Case) -> Result:
-        """The verdict on one case, after the waivers.
-
-        The second ``open`` is one exchange more, in which a second answer to this case would show.
-        """
-        from .core.judge import judge
-        from .runner import spoiled
-        from .waivers import waive
-
-        engine = self.engine()
-        result = judge(case, engine, self.rules)
-        if result.exchanges:
-            engine.open()
-        return waive(spoiled(result, engine), self.waivers, self.today)
+        """The verdict on one case, after the waivers, settled at once: pytest reports no item later."""
+        session = self.session()
+        settled = (*session.judge(case), *session.finish())
+        return settled[-1]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -221,7 +217,7 @@ class WaiversItem(pytest.Item):
 
         run: Run = self.parent.run  # type: ignore[union-attr]
         known = [case.id for case in run.corpus.cases]
-        found = problems(run.waivers, run.today, known, ran=known, selected=())
+        found = problems(run.waivers, datetime.date.today(), known, ran=known, selected=())
         if found:
             raise Deviation("\n".join(found))
 

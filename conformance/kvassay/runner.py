@@ -1,4 +1,7 @@
-"""A run: every selected case judged on one engine, in order, with the run going on whatever the engine does."""
+"""A run: every selected case judged on one engine, in order, with the run going on whatever the engine does.
+
+:class:`Session` is the one place that settles verdicts; the command line, the pytest plugin and the library drive it.
+"""
 
 from __future__ import annotations
 
@@ -8,91 +11,141 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
-from .core.engine import Engine
+from .adapters.errors import AdapterError
+from .adapters.smoke import smoke
+from .core.engine import Engine, Late
 from .core.judge import claimed, judge
 from .core.model import Case, Finding, Result, Verdict
-from .core.report import Report
+from .core.report import Report, declined, fails
 from .corpus import Corpus
+from .waivers import Waiver, problems, waive
 
-if TYPE_CHECKING:
-    from .waivers import Waiver
+
+class Session:
+    """One engine under judgement.
+
+    A verdict is final when the next case that runs has had its first reply: until then a second answer can still spoil
+    it. Cases that do not run in between wait with it, so that the order is kept. An answer that comes later still is a
+    finding of the run, and never another case's verdict.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        corpus: Corpus,
+        *,
+        waivers: Sequence[Waiver] = (),
+        strict: bool = False,
+        deadline_scale: float = 1.0,
+    ) -> None:
+        """Make the smoke check; raises :class:`AdapterError` for a broken adapter."""
+        found = smoke(engine, corpus)
+        if found:
+            raise AdapterError("the adapter is broken: " + "; ".join(found))
+        self.engine = engine
+        self.corpus = corpus
+        self.waivers = tuple(waivers)
+        self.strict = strict
+        self.rules = corpus.rules(deadline_scale)
+        self.today = datetime.date.today()
+        self.results: list[Result] = []
+        self._waiting: list[Result] = []
+        self._ran: list[str] = []
+        self.late: list[str] = []
+        """Second answers to cases whose verdict was final, one sentence each."""
+        self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._clock = time.perf_counter()
+
+    def judge(self, case: Case) -> tuple[Result, ...]:
+        """Run one case; the verdicts that have become final, in order."""
+        result = judge(case, self.engine, self.rules)
+        settled: tuple[Result, ...] = ()
+        if result.ran:
+            self._ran.append(case.id)
+            settled = self._settle()
+        self._waiting.append(result)
+        return settled if self._waiting[0].ran else settled + self._settle()
+
+    def finish(self) -> tuple[Result, ...]:
+        """Settle what waits. One more ``open`` shows a second answer to the last case."""
+        if self._waiting:
+            self._ran.append("")
+            self.engine.open()
+        return self._settle()
+
+    def _settle(self) -> tuple[Result, ...]:
+        for late in self.engine.late():
+            self._attribute(late)
+        settled = tuple(waive(result, self.waivers, self.today) for result in self._waiting)
+        self._waiting.clear()
+        self.results += settled
+        return settled
+
+    def _attribute(self, late: Late) -> None:
+        """Spoil the case that was answered twice, if its verdict is not final yet."""
+        problem = f"{late.problem.kind}: {late.problem.detail}"
+        index = len(self._ran) - 1 - late.cases_ago
+        name = self._ran[index] if index >= 0 else "the smoke check"
+        if self._waiting and self._waiting[0].ran and self._waiting[0].case.id == name:
+            spoiled = replace(self._waiting[0], verdict=Verdict.ERROR, finding=Finding(None, "", problem))
+            self._waiting[0] = spoiled
+        else:
+            self.late.append(f"{name}: {problem}, after its verdict was final")
+
+    def findings(self) -> tuple[str, ...]:
+        """What is wrong with the run itself, beyond single verdicts."""
+        ran = {result.case.id for result in self.results if result.verdict is not Verdict.NOT_APPLICABLE}
+        known = [case.id for case in self.corpus.cases]
+        selected = {result.case.id for result in self.results}
+        stale = problems(self.waivers, self.today, known, ran, selected)
+        return (*self.late, *declined(self.results), *stale)
+
+    def report(self) -> Report:
+        """The run as it stands, after :meth:`finish`."""
+        own = claimed(self.engine.description, self.rules.profiles)
+        names = sorted({result.case.profile for result in self.results})
+        return Report(
+            engine=self.engine.description,
+            results=tuple(self.results),
+            corpus_edition=self.corpus.edition,
+            corpus_digest=self.corpus.digest,
+            spec_version=self.corpus.spec_version,
+            environment=environment(),
+            profiles={name: "claimed" if name in own else "not claimed" for name in names},
+            started=self._started,
+            seconds=time.perf_counter() - self._clock,
+            strict=self.strict,
+            findings=self.findings(),
+        )
 
 
 def run(
+    session: Session,
     cases: Sequence[Case],
-    engine: Engine,
-    corpus: Corpus,
     *,
     on_start: Callable[[Case], None] = lambda case: None,
     on_result: Callable[[Result], None] = lambda result: None,
-    waivers: Sequence[Waiver] = (),
-    strict: bool = False,
     fail_fast: bool = False,
-    deadline_scale: float = 1.0,
 ) -> Report:
-    """Judge the cases on the engine, which is not closed. ``on_result`` sees each verdict once it is final.
+    """Judge the cases; the engine is not closed. ``on_result`` sees each verdict once it is final.
 
-    A verdict is final when the next case that runs has had its first reply: until then a second answer can still
-    spoil it. Cases that do not run in between wait with it, so that the order is kept.
+    With ``fail_fast`` the run ends at the first verdict that fails it.
     """
-    rules = corpus.rules(deadline_scale)
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    clock = time.perf_counter()
-    results: list[Result] = []
-    waiting: list[Result] = []
 
-    def settle() -> None:
-        if waiting and waiting[0].exchanges:
-            waiting[0] = spoiled(waiting[0], engine)
-        for result in waiting:
-            results.append(result)
+    def tell(settled: Iterable[Result]) -> bool:
+        failed = False
+        for result in settled:
             on_result(result)
-        waiting.clear()
+            failed |= fails(result, strict=session.strict)
+        return failed
 
     for case in cases:
         on_start(case)
-        result = judge(case, engine, rules)
-        if result.exchanges:
-            settle()
-        waiting.append(result)
-        if not waiting[0].exchanges:
-            settle()
-        if fail_fast and result.verdict in (Verdict.FAIL, Verdict.WRONG_REASON, Verdict.ERROR):
+        if tell(session.judge(case)) and fail_fast:
             break
-    if waiting:
-        engine.open()  # one exchange more, so that a second answer to the last case is seen
-        settle()
-    final: tuple[Result, ...] = tuple(results)
-    findings: tuple[str, ...] = ()
-    if waivers:
-        from .waivers import apply
-
-        final, findings = apply(final, waivers, datetime.date.today(), [case.id for case in corpus.cases])
-    names = {case.profile for case in cases}
-    own = claimed(engine.description, rules.profiles)
-    return Report(
-        engine=engine.description,
-        results=final,
-        corpus_edition=corpus.edition,
-        corpus_digest=corpus.digest,
-        spec_version=corpus.spec_version,
-        environment=environment(),
-        profiles={name: "claimed" if name in own else "not claimed" for name in sorted(names)},
-        started=started,
-        seconds=time.perf_counter() - clock,
-        strict=strict,
-        findings=findings,
-    )
-
-
-def spoiled(result: Result, engine: Engine) -> Result:
-    """The result, or an error where a late answer shows that the engine answered this case twice."""
-    late = engine.late()
-    if late is None:
-        return result
-    return replace(result, verdict=Verdict.ERROR, finding=Finding(None, "", f"{late.kind}: {late.detail}"))
+    tell(session.finish())
+    return session.report()
 
 
 def environment(packages: Iterable[str] = ("kvassay", "numpy", "ml_dtypes")) -> dict[str, str]:

@@ -7,15 +7,16 @@ group is killed, and the next case gets a new process.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..core.engine import Broken, NotSupported, Reply
+from ..core.engine import Broken, Late, NotSupported, Reply
 from ..core.model import EngineDescription
 from .base import Pending
 from .errors import AdapterError
 from .inbox import Incoming
-from .local import poll_pauses
+from .local import poll_until
 from .process import Child
 from .values import RecipeCache
 from .wire import EDITION, PROTOCOL, RECIPES, TooLarge, encode
@@ -24,6 +25,8 @@ HELLO_S = 60.0
 OPEN_S = 60.0
 GRACE_S = 5.0
 """How long a closing engine may take before it is killed."""
+MAX_LATE = 64
+"""Second answers that are set aside before the engine counts as flooding."""
 RESTARTS = 3
 """Failed starts in a row after which no more are tried."""
 
@@ -31,8 +34,8 @@ RESTARTS = 3
 class Subprocess:
     """An :class:`~kvassay.core.engine.Engine` in a process of its own.
 
-    ``late()`` reports an answer that came after its case was over; ask it after each case's first reply and once more
-    after :meth:`close`.
+    A second answer to an earlier case is set aside for ``late()`` and harms nothing else; any other output that no
+    message asked for costs the case at hand.
     """
 
     def __init__(
@@ -60,10 +63,9 @@ class Subprocess:
         self._failed_starts = 0
         self._next_id = 1
         self._first_id_of_process = 1
-        self._first_id_of_case = 1
-        self._answered = False
-        """Whether the current case has had a reply, which makes the verdict before it final."""
-        self._late: Broken | None = None
+        self._openings: list[int] = []
+        """The first message id of each case that was opened."""
+        self._late: list[Late] = []
         self._recipes: RecipeCache | None = None
         try:
             self._description = self._start()
@@ -117,20 +119,16 @@ class Subprocess:
 
     def open(self) -> Broken | None:
         """Begin a case: a running process, told to forget the case before."""
-        self._first_id_of_case = self._next_id
-        self._answered = False
-        return self._open()
-
-    def _open(self) -> Broken | None:
+        self._openings.append(self._next_id)
         child = self._child
         if child is not None:
             child.drain()
-            stray = child.inbox.take() if len(child.inbox) else None
-            if stray is not None or len(child.inbox):
-                problem = self._fail(self._stray(stray, child))
+            problem = self._unasked(child)
+            if problem is not None:
+                self._fail(problem)
                 if self._next_id == self._first_id_of_process:
                     return problem
-                self._late = self._late or problem
+                self._late.append(Late(problem, 1))
                 child = None
         if child is None and (broken := self._restart()) is not None:
             return broken
@@ -138,16 +136,13 @@ class Subprocess:
             return None
         assert self._child is not None
         self._child.send(encode({"open": {}}, frames=False))
-        answer = self._child.receive(time.monotonic() + self._open_s)
+        answer = self._receive(self._child, time.monotonic() + self._open_s)
         if isinstance(answer, Broken):
             return self._fail(answer)
         if answer.kind == "opened":
             return None
         if answer.kind == "failed":
             return Broken("exception", answer.body["error"]["detail"])
-        if answer.id is not None and self._is_earlier(answer.id):
-            self._late = self._fail(self._stray(answer, self._child))
-            return self._open()
         return self._fail(Broken("malformed", f"it answered open with a message of kind {answer.kind}"))
 
     def _restart(self) -> Broken | None:
@@ -163,34 +158,19 @@ class Subprocess:
 
     def call(self, op: str, request: Mapping[str, Any], deadline_s: float) -> Reply:
         """Do one op; poll a pending ticket until the deadline."""
-        message = {"call": op, "request": request}
         deadline = time.monotonic() + deadline_s
-        reply = self._ask(message, deadline, repeat=True)
-        if reply is None:
-            deadline = time.monotonic() + deadline_s
-            reply = self._ask(message, deadline)
-        pauses = poll_pauses()
-        while isinstance(reply, Pending):
-            pause = next(pauses)
-            if time.monotonic() + pause > deadline:
-                return Broken("timeout", f"{op} still pending after {deadline_s:g} s")
-            time.sleep(pause)
-            reply = self._ask({"poll": reply.ticket}, deadline)
-        assert reply is not None
-        return reply
+        reply = self._ask({"call": op, "request": request}, deadline)
+        return poll_until(deadline, reply, lambda ticket: self._ask({"poll": ticket}, deadline), op, deadline_s)
 
-    def _ask(self, message: Mapping[str, Any], deadline: float, *, repeat: bool = False) -> Reply | Pending | None:
-        """One message and its reply.
-
-        With ``repeat``, ``None`` says that the case before spoke out of turn, that the engine was started again for it,
-        and that the message should be sent once more.
-        """
+    def _ask(self, message: Mapping[str, Any], deadline: float) -> Reply | Pending:
+        """One message and its reply."""
         child = self._child
         if child is None:
             return Broken("crash", f"the engine is down since {self._down}")
         child.drain()
-        if len(child.inbox):
-            return self._disturbed(self._stray(child.inbox.take(), child), repeat and not self._answered)
+        problem = self._unasked(child)
+        if problem is not None:
+            return self._fail(problem)
         number = self._next_id
         self._next_id += 1
         try:
@@ -198,41 +178,54 @@ class Subprocess:
         except TooLarge as error:
             return NotSupported(str(error))
         child.send(chunks)
-        answer = child.receive(deadline)
+        answer = self._receive(child, deadline)
         if isinstance(answer, Broken):
             return self._fail(answer)
         if answer.id != number:
-            if answer.id is None or not self._is_earlier(answer.id):
-                return self._fail(_mistaken(answer, number))
-            repeat = repeat and not self._answered and answer.id < self._first_id_of_case
-            return self._disturbed(self._stray(answer, child), repeat)
-        self._answered = True
+            own = answer.id is not None and self._openings[-1] <= answer.id < number
+            return self._fail(self._stray(answer) if own else _mistaken(answer, number))
         if child.unread:
             return self._fail(Broken("malformed", "it answered before it had read the whole request"))
-        if len(child.inbox):
-            return self._fail(self._stray(child.inbox.take(), child))
+        problem = self._unasked(child)
+        if problem is not None:
+            return self._fail(problem)
+        assert answer.reply is not None
         return answer.reply
 
-    def _is_earlier(self, number: int) -> bool:
-        return self._first_id_of_process <= number < self._next_id
+    def _receive(self, child: Child, deadline: float) -> Incoming | Broken:
+        """The next message that is not a second answer to an earlier case."""
+        while True:
+            message = child.receive(deadline)
+            if not self._set_aside(message):
+                return message
 
-    def _stray(self, message: Incoming | Broken | None, child: Child) -> Broken:
+    def _unasked(self, child: Child) -> Broken | None:
+        """What lies in the inbox although nothing was asked, second answers to earlier cases set aside."""
+        while len(child.inbox):
+            message = child.inbox.take()
+            if message is None:
+                return Broken("malformed", f"output that no message asked for: {child.inbox.excerpt()}")
+            if not self._set_aside(message):
+                return self._stray(message)
+        return None
+
+    def _set_aside(self, message: Incoming | Broken) -> bool:
+        """Keep a second answer to an earlier case for :meth:`late`; it does no harm to the case at hand."""
+        if isinstance(message, Broken) or message.id is None or len(self._late) >= MAX_LATE:
+            return False
+        if not self._first_id_of_process <= message.id < self._openings[-1]:
+            return False
+        cases_ago = len(self._openings) - bisect_right(self._openings, message.id)
+        self._late.append(Late(self._stray(message), cases_ago))
+        return True
+
+    def _stray(self, message: Incoming | Broken) -> Broken:
         """What unasked output is called."""
         if isinstance(message, Broken):
             return Broken(message.kind, f"output that no message asked for: {message.detail}")
-        if message is None:
-            return Broken("malformed", f"output that no message asked for: {child.inbox.excerpt()}")
-        if message.id is None or not self._is_earlier(message.id):
+        if message.id is None or not self._first_id_of_process <= message.id < self._next_id:
             return Broken("wrong-id", f"a message of kind {message.kind} that nothing asked for")
         return Broken("answered-twice", f"a second answer ({message.kind}) to message {message.id}")
-
-    def _disturbed(self, problem: Broken, repeat: bool) -> Broken | None:
-        """Unasked output: the earlier case's fault when this one can be repeated, this one's otherwise."""
-        self._fail(problem)
-        if not repeat:
-            return problem
-        self._late = self._late or problem
-        return self._open()
 
     def _fail(self, problem: Broken) -> Broken:
         self._down = f"{problem.kind}: {problem.detail}"
@@ -241,9 +234,9 @@ class Subprocess:
             self._child = None
         return problem
 
-    def late(self) -> Broken | None:
-        """What spoils the case before; asked once, then forgotten."""
-        late, self._late = self._late, None
+    def late(self) -> tuple[Late, ...]:
+        """Second answers to earlier cases, each told once."""
+        late, self._late = tuple(self._late), []
         return late
 
     def close(self) -> None:
@@ -252,8 +245,6 @@ class Subprocess:
         if child is not None:
             child.send(encode({"close": {}}, frames=False))
             child.wait(self._grace_s)
-            if len(child.inbox):
-                self._late = self._late or self._stray(child.inbox.take(), child)
         self._finish()
 
     def _finish(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.engine import Broken, NotSupported, Refused, Reply, Returned
+from ..core.engine import Broken, Late, NotSupported, Refused, Reply, Returned
 from ..core.model import EngineDescription
 from .base import EngineAdapter, Pending, Rejected, Unsupported
 from .errors import AdapterError
@@ -53,15 +53,7 @@ class InProcess:
     def call(self, op: str, request: Mapping[str, Any], deadline_s: float) -> Reply:
         """Call the op's method; poll a pending ticket until the deadline."""
         deadline = time.monotonic() + deadline_s
-        reply = self.answer(op, request)
-        pauses = poll_pauses()
-        while isinstance(reply, Pending):
-            pause = next(pauses)
-            if time.monotonic() + pause > deadline:
-                return Broken("timeout", f"{op} still pending after {deadline_s:g} s")
-            time.sleep(pause)
-            reply = self.resume(reply.ticket)
-        return reply
+        return poll_until(deadline, self.answer(op, request), self.resume, op, deadline_s)
 
     def answer(self, op: str, request: Mapping[str, Any]) -> Reply | Pending:
         """The adapter's own first answer, which may be a ticket."""
@@ -96,9 +88,9 @@ class InProcess:
         except UnfitValue as error:
             return Broken("malformed", f"the result cannot be sent: {error}")
 
-    def late(self) -> Broken | None:
-        """Always ``None``: a method cannot return twice."""
-        return None
+    def late(self) -> tuple[Late, ...]:
+        """Always empty: a method cannot return twice."""
+        return ()
 
     def close(self) -> None:
         """Call the adapter's ``teardown`` once; what it raises is printed, for no verdict hangs on it."""
@@ -111,12 +103,18 @@ class InProcess:
             traceback.print_exc()
 
 
-def poll_pauses() -> Iterator[float]:
-    """Seconds to wait before each poll: 1 ms, doubling up to 50 ms."""
+def poll_until(
+    deadline: float, reply: Reply | Pending, poll: Callable[[str], Reply | Pending], op: str, deadline_s: float
+) -> Reply:
+    """Poll a ticket until there is a reply or the (monotonic) deadline: after 1 ms, then doubling up to 50 ms."""
     pause = 0.001
-    while True:
-        yield pause
+    while isinstance(reply, Pending):
+        if time.monotonic() + pause > deadline:
+            return Broken("timeout", f"{op} still pending after {deadline_s:g} s")
+        time.sleep(pause)
         pause = min(2 * pause, 0.05)
+        reply = poll(reply.ticket)
+    return reply
 
 
 def summary(error: BaseException) -> str:

@@ -66,6 +66,5 @@ def _misbehaviour(engine: Engine) -> Iterator[str]:
     broken = engine.open()
     if broken is not None:
         yield f"it does not open a second time: {broken.kind}: {broken.detail}"
-    late = engine.late()
-    if late is not None:
-        yield f"it spoke out of turn: {late.kind}: {late.detail}"
+    for late in engine.late():
+        yield f"it spoke out of turn: {late.problem.kind}: {late.problem.detail}"

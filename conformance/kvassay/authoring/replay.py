@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import tensors
-from ..core.compare import is_state
+from ..core.states import is_state
 from ..core.judge import Rules, judge
 from ..core.model import Verdict
 from ..core.pointers import resolve

@@ -110,7 +110,7 @@ def reason(corpus: Corpus, name: str, faults: Faults) -> Explanation:
         "contract": item.contract,
         "meaning": item.meaning,
         "action": item.action,
-        "cases": titles(one for one in corpus.cases if any(step.expect.get("rejects") == name for step in one.steps)),
+        "cases": titles(one for one in corpus.cases if any(step.expect.reason == name for step in one.steps)),
     }
 
 
@@ -262,19 +262,7 @@ def _step(index: int, step: Step, written: Sequence[Mapping[str, Any]]) -> Itera
     request = written[index]["request"] if index < len(written) else None
     for line in lines(as_written(request, step.request), limit=16):
         yield f"     {plain(line)}"
-    yield f"   {_expectation(step)}"
-
-
-def _expectation(step: Step) -> str:
-    expect = step.expect
-    if "rejects" in expect:
-        return f"must be rejected for {expect['rejects']}"
-    if "accepts" in expect:
-        return "must be accepted"
-    rows = expect.get("equals") or expect.get("close") or [row for rows in expect["any_of"] for row in rows]
-    how = "equal" if "equals" in expect else "be close to" if "close" in expect else "be one of"
-    places = ", ".join(dict.fromkeys(row["at"] or "/" for row in rows))
-    return f"{places} must {how} the oracle's value{'s' if 'any_of' in expect else ''}"
+    yield f"   {step.expect.describe()}"
 
 
 def _kinds(rows: list[Mapping[str, Any]]) -> list[str]:

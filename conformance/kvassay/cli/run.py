@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 import sys
 from contextlib import nullcontext
@@ -17,14 +16,12 @@ from rich.text import Text
 
 from ..adapters.errors import AdapterError
 from ..adapters.names import connect
-from ..adapters.smoke import smoke
-from ..core.engine import Engine
 from ..core.model import Case, Result
 from ..corpus import Corpus, load
 from ..reports import document as documents
 from ..reports import html, json_report, junit, terminal
-from ..runner import run
-from ..waivers import Waivers, waive
+from ..runner import Session, run
+from ..waivers import Waivers
 from ..waivers import load as load_waivers
 from .console import out, say, write
 from .selectors import select, selectors
@@ -68,23 +65,13 @@ def command(**options: Any) -> int:
     corpus = load()
     cases = select(corpus, options)
     waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
-    engine = connected(options, corpus)
-    watch = Watch(corpus, waivers, options, len(cases))
+    judged = session(options, corpus, waivers)
+    watch = Watch(corpus, options, len(cases))
     try:
         with watch.progress or nullcontext():
-            report = run(
-                cases,
-                engine,
-                corpus,
-                on_start=watch.start,
-                on_result=watch.result,
-                waivers=waivers,
-                strict=options["strict"],
-                fail_fast=options["fail_fast"],
-                deadline_scale=options["timeout_scale"],
-            )
+            report = run(judged, cases, on_start=watch.start, on_result=watch.result, fail_fast=options["fail_fast"])
     finally:
-        engine.close()
+        judged.engine.close()
     document = documents.report(report, corpus, watch.command)
     for name, render in RENDERERS.items():
         if options[name]:
@@ -96,28 +83,27 @@ def command(**options: Any) -> int:
     return report.exit_code
 
 
-def connected(options: dict[str, Any], corpus: Corpus) -> Engine:
-    """The engine, once it has shown that its adapter works; raises :class:`AdapterError`."""
+def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers) -> Session:
+    """The engine under judgement, once it has shown that its adapter works; raises :class:`AdapterError`."""
     engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
-    problems = smoke(engine, corpus)
-    if problems:
+    try:
+        scale, strict = options["timeout_scale"], options["strict"]
+        return Session(engine, corpus, waivers=waivers, strict=strict, deadline_scale=scale)
+    except AdapterError:
         engine.close()
-        raise AdapterError("the adapter is broken: " + "; ".join(problems))
-    return engine
+        raise
 
 
 class Watch:
     """What a user sees while the run goes on: a bar on a terminal, and each verdict that is no pass."""
 
-    def __init__(self, corpus: Corpus, waivers: Waivers, options: dict[str, Any], total: int) -> None:
+    def __init__(self, corpus: Corpus, options: dict[str, Any], total: int) -> None:
         self.console = out()
         self.command = repeat_command(options)
         self.progress: Progress | None = None
-        self._waivers = waivers
         self._options = options
         self._corpus = corpus
         self._requirements = documents.requirements(corpus, corpus.requirements)
-        self._today = datetime.date.today()
         if self.console.is_terminal and not options["json_only"]:
             self.progress = _bar(self.console)
             self._task = self.progress.add_task("", total=total)
@@ -133,8 +119,7 @@ class Watch:
             self.progress.advance(self._task)
         if self._options["json_only"]:
             return
-        final = waive(result, self._waivers, self._today)
-        row = documents.result(final, self._corpus, self.command, strict=self._options["strict"])
+        row = documents.result(result, self._corpus, self.command, strict=self._options["strict"])
         for line in self._told(row):
             say(self.console, line)
 

@@ -40,6 +40,15 @@ class Broken:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class Late:
+    """An answer that came when its call was long over."""
+
+    problem: Broken
+    cases_ago: int
+    """How many times :meth:`Engine.open` has begun a case since the call: 1 is the case before the current one."""
+
+
 Reply = Returned | Refused | NotSupported | Broken
 
 
@@ -56,8 +65,8 @@ class Engine(Protocol):
     def call(self, op: str, request: Mapping[str, Any], deadline_s: float) -> Reply:
         """Do one op; poll a pending ticket until the deadline."""
 
-    def late(self) -> Broken | None:
-        """An answer that came too late for an earlier case and spoils it; asked once before each verdict."""
+    def late(self) -> tuple[Late, ...]:
+        """Answers to calls of earlier cases that have come since this was last asked."""
 
     def close(self) -> None:
         """End the engine and everything that it started."""

@@ -1,7 +1,7 @@
 """The judge: one case and one engine in, one verdict out.
 
 Applicability is decided before the first call. Steps run in order on a fresh engine; the first step that does not
-hold ends the case. Relations are checked after the last step.
+hold ends the case. Relations are checked after the last step. Nothing that an engine returns makes the judge raise.
 """
 
 from __future__ import annotations
@@ -9,24 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from . import relations
-from .compare import (
-    NotComparable,
-    close,
-    dtypes,
-    from_literal,
-    is_literal_state,
-    is_state,
-    meaning,
-    same,
-    state_schema,
-    tolerance,
-)
+from .compare import NotComparable, Numbers, numbers, same
 from .engine import Broken, Engine, NotSupported, Refused, Reply, Returned
+from .expect import PASS, Outcome, fail
 from .model import Case, EngineDescription, Exchange, Finding, Json, Result, Step, Verdict
 from .pointers import Missing, resolve
+from .states import is_state, meaning, schema_of, states_in
+from .template import substitute
+from .tensors import UNIT_ROUNDOFF
 
 CONTROL = "control."
 
@@ -42,16 +34,6 @@ class Rules:
     check_result: Callable[[str, Mapping[str, Json]], str | None]
     """Op and result to what its response schema says against it."""
     deadline_scale: float = 1.0
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    verdict: Verdict
-    finding: Finding | None = None
-    ratio: float | None = None
-
-
-PASS = _Outcome(Verdict.PASS)
 
 
 def claimed(description: EngineDescription, profiles: Mapping[str, frozenset[str]]) -> frozenset[str]:
@@ -73,10 +55,10 @@ def applicability(case: Case, description: EngineDescription, rules: Rules) -> t
         if not any(same(declared, value) for value in wanted):
             return Verdict.NOT_APPLICABLE, f"the engine declares {name} = {declared!r}"
     missing = sorted(case.ops - description.ops)
-    due = frozenset().union(*(rules.profiles.get(name, frozenset()) for name in own))
     for op in missing:
-        if op in due:
-            return Verdict.FAIL, f"the engine claims the profile {case.profile} and lacks the op {op}"
+        due = sorted(name for name in own if op in rules.profiles.get(name, ()))
+        if due and not op.startswith(CONTROL):
+            return Verdict.FAIL, f"the engine claims the profile {due[0]} and lacks the op {op}"
     if missing:
         kind = "control" if missing[0].startswith(CONTROL) else "op"
         return Verdict.NOT_APPLICABLE, f"the engine has no {kind} {missing[0]}"
@@ -89,191 +71,129 @@ def judge(case: Case, engine: Engine, rules: Rules) -> Result:
     barred = applicability(case, engine.description, rules)
     if barred is not None:
         return Result(case, barred[0], Finding(None, "", barred[1]))
-    exchanges: list[Exchange] = []
-    outcome = _run(case, engine, rules, exchanges)
-    return Result(
-        case,
-        outcome.verdict,
-        outcome.finding,
-        tuple(exchanges),
-        time.perf_counter() - started,
-        outcome.ratio,
-    )
+    trial = _Trial(case, engine, rules)
+    outcome = trial.run()
+    seconds = time.perf_counter() - started
+    return Result(case, outcome.verdict, outcome.finding, tuple(trial.exchanges), seconds, outcome.ratio, ran=True)
 
 
-def _run(case: Case, engine: Engine, rules: Rules, exchanges: list[Exchange]) -> _Outcome:
-    broken = engine.open()
-    if broken is not None:
-        return _Outcome(Verdict.ERROR, Finding(None, "", f"the engine did not open: {broken.kind}: {broken.detail}"))
-    bound_values: dict[str, Json] = {}
-    bound_dtypes: set[str] = set()
-    ratio: float | None = None
-    for index, step in enumerate(case.steps):
+class _Trial:
+    """One case on one engine: what has been exchanged and bound so far."""
+
+    def __init__(self, case: Case, engine: Engine, rules: Rules) -> None:
+        self.case = case
+        self.engine = engine
+        self.rules = rules
+        self.exchanges: list[Exchange] = []
+        self.bound: dict[str, Json] = {}
+        self.carried: frozenset[str] = frozenset()
+        """Dtypes of what is bound: its rounding may show in later replies."""
+        self.ratio: float | None = None
+
+    def run(self) -> Outcome:
+        broken = self.engine.open()
+        if broken is not None:
+            return _error(None, f"the engine did not open: {broken.kind}: {broken.detail}")
+        for index, step in enumerate(self.case.steps):
+            outcome = self._kept(self._step(step, index))
+            if not outcome.holds:
+                return replace(outcome, ratio=self.ratio)
+        for relation in self.case.relations:
+            outcome = relations.check(relation, self.bound)
+            if relation["relation"] == "close":
+                outcome = self._kept(outcome)
+            if not outcome.holds:
+                return replace(outcome, ratio=self.ratio)
+        return Outcome(Verdict.PASS, ratio=self.ratio)
+
+    def _kept(self, outcome: Outcome) -> Outcome:
+        if outcome.ratio is not None:
+            self.ratio = outcome.ratio if self.ratio is None else max(self.ratio, outcome.ratio)
+        return outcome
+
+    def _step(self, step: Step, index: int) -> Outcome:
         request = step.request
-        if step.is_dynamic:
-            request = substitute(request, bound_values, engine.description.states)
+        if step.dynamic:
+            try:
+                request = substitute(request, self.bound, self.engine.description.states)
+            except NotComparable as problem:
+                return _at(index, fail(str(problem)))
         before = time.perf_counter()
-        reply = engine.call(step.op, request, step.deadline_s * rules.deadline_scale)
-        exchanges.append(Exchange(step.op, request, reply, time.perf_counter() - before))
-        outcome = _step(step, index, reply, engine.description, rules, bound_dtypes)
-        ratio = _larger(ratio, outcome.ratio)
-        if outcome.verdict is not Verdict.PASS:
-            return _Outcome(outcome.verdict, outcome.finding, ratio)
-        if isinstance(reply, Returned):
-            for name, pointer in step.bind.items():
-                try:
-                    bound_values[name] = resolve(reply.value, pointer)
-                except Missing:
-                    return _Outcome(
-                        Verdict.FAIL,
-                        Finding(index, pointer, "the result lacks this member", returned=reply.value),
-                        ratio,
-                    )
-                bound_dtypes |= dtypes(bound_values[name])
-        elif step.bind:
-            return _Outcome(
-                Verdict.INCONCLUSIVE, Finding(index, "", "nothing was returned that later steps need"), ratio
-            )
-    for relation in case.relations:
-        finding, seen = relations.check(relation, bound_values)
-        ratio = _larger(ratio, seen if relation["relation"] == "close" else None)
-        if finding is not None:
-            return _Outcome(Verdict.FAIL, finding, ratio)
-    return _Outcome(Verdict.PASS, ratio=ratio)
+        reply = self.engine.call(step.op, request, step.deadline_s * self.rules.deadline_scale)
+        self.exchanges.append(Exchange(step.op, request, reply, time.perf_counter() - before))
+        outcome = self._replied(step, index, reply)
+        if outcome.holds and step.bind:
+            bound = self._bind(step, reply)
+            outcome = outcome if bound.holds else bound
+        return _at(index, outcome)
 
+    def _replied(self, step: Step, index: int, reply: Reply) -> Outcome:
+        if isinstance(reply, Broken):
+            return _error(index, f"{reply.kind}: {reply.detail}")
+        if isinstance(reply, NotSupported):
+            return _unsupported(step, index, reply)
+        if isinstance(reply, Refused):
+            return step.expect.refused(reply)
+        problem = self.rules.check_result(step.op, reply.value) or self._state_problem(reply.value)
+        if problem:
+            return fail(problem, "a result of the op's schema", reply.value)
+        outcome = step.expect.returned(reply.value, self.carried)
+        return outcome if not outcome.holds else _witnessed(step, reply, outcome)
 
-def substitute(value: Json, bound_values: Mapping[str, Json], states: tuple[str, ...]) -> Any:
-    """A request with its bound values in place and its literal states in a schema that the engine speaks."""
-    if isinstance(value, Mapping):
-        if value.keys() == {"$bind"}:
-            return bound_values[value["$bind"]]
-        if is_literal_state(value) and states and state_schema(value) not in states:
-            return from_literal(value, states[0])
-        return {key: substitute(item, bound_values, states) for key, item in value.items()}
-    if isinstance(value, list):
-        return [substitute(item, bound_values, states) for item in value]
-    return value
-
-
-def _larger(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else max(a, b)
-
-
-def _step(
-    step: Step, index: int, reply: Reply, description: EngineDescription, rules: Rules, bound_dtypes: set[str]
-) -> _Outcome:
-    if isinstance(reply, Broken):
-        return _Outcome(Verdict.ERROR, Finding(index, "", f"{reply.kind}: {reply.detail}"))
-    if isinstance(reply, NotSupported):
-        return _Outcome(Verdict.NOT_APPLICABLE, Finding(index, "", f"unsupported: {reply.detail or step.op}"))
-    if isinstance(reply, Refused):
-        return _soften(step, _refused(step, index, reply))
-    problem = rules.check_result(step.op, reply.value) or _states_problem(reply.value, description.states)
-    if problem:
-        return _Outcome(Verdict.FAIL, Finding(index, "", problem, "a result of the op's schema", reply.value))
-    outcome = _soften(step, _returned(step, index, reply, bound_dtypes))
-    if outcome.verdict is Verdict.PASS:
-        for witness in step.witness:
-            seen = _at(reply.value, witness["at"])
-            if isinstance(seen, bool) or not isinstance(seen, int | float) or seen < witness["minimum"]:
-                message = (
-                    f"the path under test was not exercised: {witness['at']} is {seen!r}, needs {witness['minimum']}"
-                )
-                return _Outcome(Verdict.INCONCLUSIVE, Finding(index, witness["at"], message, returned=reply.value))
-    return outcome
-
-
-def _soften(step: Step, outcome: _Outcome) -> _Outcome:
-    if outcome.verdict in (Verdict.FAIL, Verdict.WRONG_REASON) and step.expect.get("else") == "inconclusive":
-        return replace(outcome, verdict=Verdict.INCONCLUSIVE)
-    return outcome
-
-
-def _refused(step: Step, index: int, reply: Refused) -> _Outcome:
-    if step.expect.get("may_reject"):
-        return PASS
-    got = reply.reason or "no mapped reason"
-    if "rejects" not in step.expect:
-        message = f"a legal request was rejected: {got}"
-        return _Outcome(Verdict.FAIL, Finding(index, "", _with(message, reply.detail), _expected(step), got))
-    if reply.reason == step.expect["rejects"]:
-        return PASS
-    message = _with(f"rejected for {got}", reply.detail)
-    return _Outcome(Verdict.WRONG_REASON, Finding(index, "", message, f"rejected for {step.expect['rejects']}", got))
-
-
-def _with(message: str, detail: str) -> str:
-    return f"{message} ({detail})" if detail else message
-
-
-def _expected(step: Step) -> Json:
-    return next((step.expect[key] for key in ("equals", "any_of", "close") if key in step.expect), "a result")
-
-
-def _states_problem(value: Json, states: tuple[str, ...]) -> str | None:
-    for member in value.values():
-        if is_state(member) and state_schema(member) not in states:
-            return f"the state is {state_schema(member)}, which the engine does not declare"
-    return None
-
-
-def _at(value: Json, pointer: str) -> Json:
-    try:
-        return resolve(value, pointer)
-    except Missing:
+    def _state_problem(self, value: Json) -> str | None:
+        for state in states_in(value):
+            if schema_of(state) not in self.engine.description.states:
+                return f"the state is {schema_of(state)}, which the engine does not declare"
         return None
 
-
-def _returned(step: Step, index: int, reply: Returned, bound_dtypes: set[str]) -> _Outcome:
-    expect, value = step.expect, reply.value
-    if "accepts" in expect:
+    def _bind(self, step: Step, reply: Reply) -> Outcome:
+        if not isinstance(reply, Returned):
+            return Outcome(Verdict.INCONCLUSIVE, Finding(None, "", "nothing was returned that later steps need"))
+        for name, pointer in step.bind.items():
+            try:
+                self.bound[name] = resolve(reply.value, pointer)
+            except Missing:
+                return fail("the result lacks this member", returned=reply.value, at=pointer)
+            self.carried |= _dtypes(self.bound[name])
         return PASS
-    if "rejects" in expect:
-        message = f"accepted what must be rejected for {expect['rejects']}"
-        return _Outcome(Verdict.FAIL, Finding(index, "", message, f"rejected for {expect['rejects']}", value))
-    if "close" in expect:
-        return _close(expect["close"], index, value, bound_dtypes)
-    alternatives = expect.get("any_of") or [expect["equals"]]
-    problems = [_exact(rows, value) for rows in alternatives]
-    if None in problems:
-        return PASS
-    at, message, expected, returned = problems[0]  # type: ignore[misc]
-    if len(alternatives) > 1:
-        message, expected = f"none of {len(alternatives)} legal outcomes; for the first, {message}", alternatives
-    return _Outcome(Verdict.FAIL, Finding(index, at, message, expected, returned))
 
 
-def _exact(rows: list[Mapping[str, Json]], value: Json) -> tuple[str, str, Json, Json] | None:
-    for row in rows:
+def _unsupported(step: Step, index: int, reply: NotSupported) -> Outcome:
+    """An engine may decline a case when it sees the first request, and not once it has begun."""
+    detail = f"unsupported: {reply.detail or step.op}"
+    if index == 0:
+        return Outcome(Verdict.NOT_APPLICABLE, Finding(index, "", detail))
+    return Outcome(Verdict.INCONCLUSIVE, Finding(index, "", f"{detail}, after the engine took the steps before"))
+
+
+def _witnessed(step: Step, reply: Returned, outcome: Outcome) -> Outcome:
+    for witness in step.witness:
         try:
-            found = resolve(value, row["at"])
+            seen = resolve(reply.value, witness["at"])
         except Missing:
-            if row.get("optional"):
-                continue
-            return row["at"], f"the result lacks {row['at']}", row["value"], value
-        if not same(found, row["value"]):
-            return row["at"], f"{row['at']} differs", row["value"], found
-    return None
+            seen = None
+        least = witness["minimum"]
+        if isinstance(seen, bool) or not isinstance(seen, int | float) or not seen >= least:
+            message = f"the path under test was not exercised: {witness['at']} is {seen!r}, needs {least}"
+            return Outcome(Verdict.INCONCLUSIVE, Finding(None, witness["at"], message, returned=reply.value))
+    return outcome
 
 
-def _close(rows: list[Mapping[str, Json]], index: int, value: Json, bound_dtypes: set[str]) -> _Outcome:
-    worst: float | None = None
-    for row in rows:
-        try:
-            found = resolve(value, row["at"])
-        except Missing:
-            return _Outcome(
-                Verdict.FAIL, Finding(index, row["at"], f"the result lacks {row['at']}", row["value"], value)
-            )
-        try:
-            # A state that the case bound earlier carries its own rounding into this reply.
-            carried = bound_dtypes & row["bound"].keys()
-            limits = tolerance(row["bound"], dtypes(found) | carried)
-            difference = close(meaning(found) if is_state(found) else found, row["value"], limits)
-        except NotComparable as problem:
-            return _Outcome(Verdict.FAIL, Finding(index, row["at"], str(problem), row["value"], found))
-        worst = _larger(worst, difference.ratio)
-        if not difference.agrees:
-            finding = Finding(index, row["at"], difference.message, row["value"], found, difference.ratio)
-            return _Outcome(Verdict.FAIL, finding, worst)
-    return _Outcome(Verdict.PASS, ratio=worst)
+def _dtypes(value: Json) -> frozenset[str]:
+    """Dtypes of a bound value that can round: those of a state, or of float numbers."""
+    try:
+        parts: list[Numbers] = list(meaning(value).values()) if is_state(value) else [numbers(value)]
+    except NotComparable:
+        return frozenset()
+    return frozenset().union(*(part.dtypes for part in parts)) & UNIT_ROUNDOFF.keys()
+
+
+def _at(index: int, outcome: Outcome) -> Outcome:
+    """The outcome with the step written into its finding."""
+    if outcome.finding is None:
+        return outcome
+    return replace(outcome, finding=replace(outcome.finding, step=index))
+
+
+def _error(index: int | None, message: str) -> Outcome:
+    return Outcome(Verdict.ERROR, Finding(index, "", message))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .expect import Expectation
 
 Json = Any
 """A JSON value in which a tensor may stand as a NumPy array or a :class:`~kvassay.core.tensors.Recipe`."""
@@ -85,24 +87,15 @@ class Step:
 
     op: str
     request: Mapping[str, Json]
-    expect: Mapping[str, Json]
+    expect: Expectation
     bind: Mapping[str, str] = field(default_factory=dict)
     """Name to JSON pointer into the result; later steps use ``{"$bind": name}``."""
     witness: tuple[Mapping[str, Json], ...] = ()
     """``{"at": pointer, "minimum": number}``: below it the case is inconclusive."""
     deadline_s: float = 10.0
     note: str = ""
-
-    @cached_property
-    def is_dynamic(self) -> bool:
-        """Whether the request holds bound values or literal states, which depend on the engine."""
-        return _holds(self.request, {"$bind", "schema"})
-
-
-def _holds(value: Json, keys: set[str]) -> bool:
-    if isinstance(value, Mapping):
-        return not keys.isdisjoint(value) or any(_holds(item, keys) for item in value.values())
-    return isinstance(value, list) and any(_holds(item, keys) for item in value)
+    dynamic: bool = True
+    """Whether the request holds bound values or literal states, which are put in place before each call."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +157,8 @@ class Finding:
     returned: Json = None
     ratio: float | None = None
     """Largest error over its bound, for numeric comparisons."""
+    limits: Mapping[str, Json] | None = None
+    """The tolerance that the ratio was measured by; for a state one for ``out`` and one for ``lse``."""
 
 
 @dataclass(frozen=True)
@@ -189,3 +184,11 @@ class Result:
     """Largest error over its bound that was seen, also on a pass."""
     waived: Verdict | None = None
     """The verdict that a waiver covers."""
+
+    ran: bool = False
+    """Whether the case was opened on the engine, or was barred before."""
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether the engine itself called the case unsupported, although it claims the profile."""
+        return self.ran and self.verdict is Verdict.NOT_APPLICABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .model import EngineDescription, Level, Result, Status, Verdict
@@ -32,7 +32,7 @@ class Report:
     seed: int = 0
     """Seed of whatever the run drew; the fixed corpus draws nothing."""
     findings: tuple[str, ...] = field(default=())
-    """Waivers that matched nothing, or have expired."""
+    """What is wrong with the run itself: stale waivers, late answers, profiles claimed and declined."""
 
     def counts(self) -> dict[Verdict, int]:
         """Results per verdict, every verdict named."""
@@ -41,9 +41,7 @@ class Report:
 
     def fails(self, result: Result) -> bool:
         """Whether this result alone makes the run fail."""
-        if result.verdict is Verdict.UNEXPECTED_PASS:
-            return True
-        return result.verdict in FAILURES and counts(result) and (self.strict or result.case.level is Level.MUST)
+        return fails(result, strict=self.strict)
 
     def warns(self, result: Result) -> bool:
         """Whether the result is a failure that does not count: a SHOULD, or a provisional case."""
@@ -56,7 +54,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every required case passed, and there was one."""
+        """Whether no required case failed, and something was judged."""
         return self.exit_code == EXIT_OK
 
     @property
@@ -75,9 +73,25 @@ class Report:
         return "\n".join([f"{self.engine.name} {self.engine.version}: {counted}", *lines, *more, *self.findings])
 
 
-def counts(result: Result) -> bool:
-    """Whether the case belongs to the edition, not only to the next one."""
-    return result.case.status is Status.STABLE
+def fails(result: Result, *, strict: bool) -> bool:
+    """Whether this verdict fails a run: a provisional case never does, a SHOULD only in a strict run."""
+    if result.verdict is Verdict.UNEXPECTED_PASS:
+        return True
+    counted = result.case.status is Status.STABLE and (strict or result.case.level is Level.MUST)
+    return result.verdict in FAILURES and counted
+
+
+def declined(results: Iterable[Result]) -> tuple[str, ...]:
+    """Profiles that the engine claims and then calls mostly unsupported, one sentence each."""
+    called: dict[str, Counter[bool]] = {}
+    for result in results:
+        if result.ran:
+            called.setdefault(result.case.profile, Counter())[result.unsupported] += 1
+    return tuple(
+        f"the engine claims the profile {name} and calls {seen[True]} of {seen.total()} cases of it unsupported"
+        for name, seen in sorted(called.items())
+        if seen[True] > seen[False]
+    )
 
 
 def _message(result: Result) -> str:

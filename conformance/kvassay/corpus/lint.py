@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ..core.expect import Accepts
 from ..core.model import Case, Kind, Level
+from ..core.relations import RELATIONS
+from ..core.template import bound_names
 from .ids import RETIRED
 from .load import Corpus
 from .ops import ops
@@ -55,13 +58,13 @@ def _references(corpus: Corpus) -> Iterator[str]:
         for step in case.steps:
             if step.op not in ops():
                 yield f"{case.id}: no schema for the op {step.op}"
-            reason = step.expect.get("rejects")
+            reason = step.expect.reason
             if reason is not None and reason not in corpus.reasons:
                 yield f"{case.id}: unknown reason {reason}"
     for profile in corpus.profiles.values():
         for op in sorted(profile.ops - ops().keys()):
             yield f"{profile.name}: the profile names the unknown op {op}"
-    used = {step.expect.get("rejects") for case in corpus.cases for step in case.steps}
+    used = {step.expect.reason for case in corpus.cases for step in case.steps}
     for code in corpus.reasons:
         if code not in used:
             yield f"{code}: no case expects this reason"
@@ -84,19 +87,13 @@ def _requests(corpus: Corpus) -> Iterator[str]:
     for case in corpus.cases:
         by_schema = case.mutation is not None and case.mutation["rejected_by"] == "schema"
         for index, step in enumerate(case.steps):
-            if step.op not in ops() or (step.is_dynamic and _binds(step.request)):
+            if step.op not in ops() or any(bound_names(step.request)):
                 continue
             found = problem(write(step.request), ops()[step.op].request)
-            if found is None and by_schema and "rejects" in step.expect:
+            if found is None and by_schema and step.expect.reason:
                 yield f"{case.id}: step {index}: the schema does not reject what it is said to reject"
-            if found is not None and not (by_schema and "rejects" in step.expect):
+            if found is not None and not (by_schema and step.expect.reason):
                 yield f"{case.id}: step {index}: the request does not meet its schema: {found[0]}: {found[1]}"
-
-
-def _binds(value: object) -> bool:
-    if isinstance(value, dict):
-        return "$bind" in value or any(map(_binds, value.values()))
-    return isinstance(value, list) and any(map(_binds, value))
 
 
 def _shape(corpus: Corpus) -> Iterator[str]:
@@ -107,7 +104,7 @@ def _shape(corpus: Corpus) -> Iterator[str]:
         if (case.kind is Kind.MUTATION) != (case.mutation is not None):
             yield f"{case.id}: kind mutation and the member mutation go together"
         if (
-            all("accepts" in step.expect for step in case.steps)
+            all(isinstance(step.expect, Accepts) for step in case.steps)
             and not case.relations
             and not any(step.witness for step in case.steps)
         ):
@@ -117,22 +114,14 @@ def _shape(corpus: Corpus) -> Iterator[str]:
 def _bindings(case: Case) -> Iterator[str]:
     bound: set[str] = set()
     for index, step in enumerate(case.steps):
-        for name in _bind_names(step.request):
+        for name in bound_names(step.request):
             if name not in bound:
                 yield f"{case.id}: step {index} uses {name} before it is bound"
         bound |= step.bind.keys()
     for relation in case.relations:
+        terms = RELATIONS[relation["relation"]].bound
+        if terms == ("none" if "bound" in relation else "required"):
+            yield f"{case.id}: the relation {relation['relation']} {'takes no' if terms == 'none' else 'needs a'} bound"
         for operand in relation["of"]:
             if operand.partition("/")[0] not in bound:
                 yield f"{case.id}: the relation {relation['relation']} uses {operand}, which no step binds"
-
-
-def _bind_names(value: object) -> Iterator[str]:
-    if isinstance(value, dict):
-        if "$bind" in value:
-            yield value["$bind"]
-        for item in value.values():
-            yield from _bind_names(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _bind_names(item)

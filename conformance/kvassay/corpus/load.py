@@ -15,8 +15,10 @@ import jsonpatch
 import numpy as np
 
 from ..core import tensors
+from ..core.expect import parse
 from ..core.judge import Rules
 from ..core.model import Case, Kind, Level, Reason, Requirement, Status, Step
+from ..core.template import is_dynamic
 from . import registries
 from .data import read_json, root
 from .digest import digest
@@ -203,14 +205,16 @@ def build(row: Mapping[str, Any], base: Path) -> Case:
 
 
 def _step(step: Mapping[str, Any], base: Path) -> Step:
+    request = tensors.read(expand(step["request"], base))
     return Step(
         op=step["op"],
-        request=tensors.read(expand(step["request"], base)),
-        expect=_expect(step["expect"]),
+        request=request,
+        expect=parse(_expect(step["expect"])),
         bind=step.get("bind", {}),
         witness=tuple(step.get("witness", ())),
         deadline_s=step.get("deadline_s", 10.0),
         note=step.get("note", ""),
+        dynamic=is_dynamic(request),
     )
 
 

@@ -17,7 +17,7 @@ from ..adapters.base import EngineAdapter
 from ..adapters.local import InProcess
 from ..core.model import Verdict
 from ..corpus import CorpusError, load
-from ..runner import run
+from ..runner import Session, run
 
 KILLS = (Verdict.FAIL, Verdict.WRONG_REASON)
 BLAME = (*KILLS, Verdict.ERROR, Verdict.INCONCLUSIVE)
@@ -161,7 +161,7 @@ def _one(job: tuple[str, str, int]) -> Row:
     engine = InProcess(adapter)
     started = time.perf_counter()
     try:
-        report = run(cases, engine, corpus)
+        report = run(Session(engine, corpus), cases)
     finally:
         engine.close()
     results = {result.case.id: result for result in report.results}

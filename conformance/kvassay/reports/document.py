@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core.compare import NotComparable, close, is_state, meaning
 from ..core.engine import Broken, NotSupported, Refused, Returned
-from ..core.model import Case, EngineDescription, Finding, Level, Requirement, Result, Status, Verdict
-from .differences import EXACT, Difference, comparable, differences
+from ..core.model import EngineDescription, Finding, Requirement, Result, Verdict
+from ..core.report import fails
+from .differences import EXACT, Difference, comparable, differences, meant
 from .shorten import number, shorten, text, trace
 from .written import as_written
 
@@ -22,8 +21,6 @@ Document = dict[str, Any]
 FORMAT = "kvassay-report-v1"
 QUIET = frozenset({Verdict.PASS, Verdict.NOT_APPLICABLE})
 """Verdicts that need no exchange to be believed."""
-FAILING = frozenset({Verdict.FAIL, Verdict.WRONG_REASON, Verdict.INCONCLUSIVE, Verdict.ERROR})
-"""Verdicts that fail the run when the case counts, and are a warning otherwise."""
 SENTENCE = 2000
 EXCHANGES = 16
 
@@ -113,14 +110,6 @@ def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) 
     }
 
 
-def fails(item: Result, *, strict: bool) -> bool:
-    """Whether this verdict fails the run: a provisional case never does, a SHOULD only in a strict run."""
-    if item.verdict is Verdict.UNEXPECTED_PASS:
-        return True
-    counted = item.case.status is Status.STABLE and (strict or item.case.level is Level.MUST)
-    return item.verdict in FAILING and counted
-
-
 def exchanges(item: Result, written: Mapping[str, Any]) -> list[Document]:
     """The last calls: requests as the case writes them, tensors shortened, replies as they came."""
     steps = written.get("steps", ())
@@ -154,10 +143,10 @@ def finding(item: Finding, whole: Result) -> Document:
     """The first thing that went wrong, with the elements that differ; the message alone where nothing ran."""
     if not whole.exchanges:
         return {"message": text(trace(item.message), SENTENCE)}
-    expected, returned = comparable(*_values(item, whole))
+    expected, returned = comparable(item.expected, item.returned)
     if item.step is None and isinstance(returned, Mapping):
-        returned = {name: _meant(operand) for name, operand in returned.items()}
-    shown, count = _differences(item, whole.case, expected, returned)
+        returned = {name: meant(operand) for name, operand in returned.items()}
+    shown, count = _differences(item, expected, returned)
     op = whole.exchanges[item.step].op if item.step is not None and item.step < len(whole.exchanges) else None
     return {
         "step": item.step,
@@ -174,64 +163,17 @@ def finding(item: Finding, whole: Result) -> Document:
     }
 
 
-def _values(item: Finding, whole: Result) -> tuple[Any, Any]:
-    """Both sides of a finding; rows of a case as pointer to value, beside the whole result where there are several."""
-    if item.step is None or item.step >= len(whole.exchanges):
-        return item.expected, item.returned
-    expect, came = whole.case.steps[item.step].expect, whole.exchanges[item.step].reply
-    if item.expected is not None and item.expected is expect.get("any_of"):
-        alternatives = [_rows(rows) for rows in expect["any_of"]]
-        return alternatives, came.value if isinstance(came, Returned) else item.returned
-    if any(item.expected is expect.get(kind) for kind in ("equals", "close") if kind in expect):
-        return _rows(item.expected), item.returned
-    return item.expected, item.returned
-
-
-def _rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {row["at"] or "/": row["value"] for row in rows}
-
-
-def _differences(item: Finding, case: Case, expected: Any, returned: Any) -> tuple[tuple[Difference, ...], int]:
+def _differences(item: Finding, expected: Any, returned: Any) -> tuple[tuple[Difference, ...], int]:
     """What differs between the two values that the finding is about; nothing if it is not about two values."""
     if item.step is not None:
         if isinstance(expected, str) or expected is None or returned is None:
             return (), 0
-        return differences(expected, returned, limits(item, case, expected, returned) or EXACT)
+        return differences(expected, returned, item.limits or EXACT)
     if not isinstance(returned, Mapping) or not item.at.startswith(("close", "equal")):
         return (), 0
     first, *others = returned.values()
     for other in others:
-        limit = limits(item, case, first, other)
-        if limit is not None or item.ratio is None:
-            found = differences(first, other, limit or EXACT)
-            if found[1]:
-                return found
+        found = differences(first, other, item.limits or EXACT)
+        if found[1]:
+            return found
     return (), 0
-
-
-def limits(item: Finding, case: Case, expected: Any, returned: Any) -> Mapping[str, Any] | None:
-    """The bound that the finding's ratio was measured by: that of the dtype which gives the same ratio."""
-    for bound in _bounds(item, case):
-        try:
-            ratio = close(returned, expected, bound).ratio
-        except (NotComparable, KeyError, TypeError, ValueError):
-            continue
-        if item.ratio is not None and math.isclose(ratio, item.ratio, rel_tol=1e-6):
-            return bound
-    return None
-
-
-def _bounds(item: Finding, case: Case) -> tuple[Mapping[str, Any], ...]:
-    """One bound per dtype, as the case gives them for what the finding is about; none where it asks for equality."""
-    if item.step is None:
-        labels = {f"{row['relation']}({', '.join(row['of'])})": row for row in case.relations}
-        return tuple(labels.get(item.at, {}).get("bound", {}).values())
-    rows = [row for row in case.steps[item.step].expect.get("close", ()) if row["at"] == item.at]
-    return tuple(rows[0]["bound"].values()) if rows else ()
-
-
-def _meant(operand: Any) -> Any:
-    try:
-        return meaning(operand) if is_state(operand) else operand
-    except (NotComparable, KeyError, TypeError, ValueError):
-        return operand

@@ -1,0 +1,43 @@
+"""Requests as cases write them: bound values and literal states are put in place just before the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .model import Json
+from .states import from_literal, is_literal, schema_of
+
+BIND = "$bind"
+
+
+def bound_names(value: Json) -> Iterator[str]:
+    """Names that a request takes from earlier steps."""
+    if isinstance(value, Mapping):
+        if value.keys() == {BIND}:
+            yield value[BIND]
+        for item in value.values():
+            yield from bound_names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from bound_names(item)
+
+
+def is_dynamic(value: Json) -> bool:
+    """Whether a request holds bound values or literal states, which depend on the engine."""
+    if isinstance(value, Mapping):
+        return value.keys() == {BIND} or is_literal(value) or any(map(is_dynamic, value.values()))
+    return isinstance(value, list) and any(map(is_dynamic, value))
+
+
+def substitute(value: Json, bound_values: Mapping[str, Json], states: tuple[str, ...]) -> Any:
+    """A request with its bound values in place and its literal states in a schema that the engine speaks."""
+    if isinstance(value, Mapping):
+        if value.keys() == {BIND}:
+            return bound_values[value[BIND]]
+        if is_literal(value) and states and schema_of(value) not in states:
+            return from_literal(value, states[0])
+        return {key: substitute(item, bound_values, states) for key, item in value.items()}
+    if isinstance(value, list):
+        return [substitute(item, bound_values, states) for item in value]
+    return value
