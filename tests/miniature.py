@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from kvassay import EngineAdapter, EngineInfo, Rejected
+from kvassay.core.expect import parse
 from kvassay.core.model import Case, Kind, Level, Reason, Requirement, Status, Step
 from kvassay.corpus import Capability, Corpus, Profile
 
@@ -29,7 +30,7 @@ def close(out: Any, lse: Any) -> dict[str, Any]:
 
 
 def merge(*states: Any, expect: dict[str, Any], **more: Any) -> Step:
-    return Step(MERGE, {"states": list(states)}, expect, **more)
+    return Step(MERGE, {"states": list(states)}, parse(expect), **more)
 
 
 def case(name: str, *steps: Step, **more: Any) -> Case:
@@ -67,7 +68,7 @@ CASES = (
     case("attention/merge/next-year", merge(FULL, expect=close(FULL["o"], FULL["lse"])), status=Status.PROVISIONAL),
     case(
         "identity/keys/none",
-        Step("identity.get", {}, {"accepts": True}),
+        Step("identity.get", {}, parse({"accepts": True})),
         profile="keys",
         requirements=("IDN-901",),
     ),

@@ -22,7 +22,7 @@ from kvassay.core.engine import NotSupported, Refused, Returned
 from kvassay.core.tensors import DTYPES, Recipe, dtype_name, expand, write
 from kvassay.corpus import load, schemas
 from kvassay.corpus.ops import ops
-from kvassay.runner import run
+from kvassay.runner import Session, run
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = Path(__file__).with_name("miniature_programs.py")
@@ -260,7 +260,7 @@ def judged(name):
     engine = connect(name)
     try:
         assert smoke(engine, corpus) == []
-        return run(corpus.cases, engine, corpus)
+        return run(Session(engine, corpus), corpus.cases)
     finally:
         engine.close()
 

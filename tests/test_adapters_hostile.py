@@ -14,6 +14,7 @@ from kvassay.adapters.client import Subprocess
 from kvassay.adapters.errors import AdapterError
 from kvassay.adapters.names import connect
 from kvassay.adapters.smoke import smoke
+from kvassay.core.expect import parse
 from kvassay.core.model import Case, Kind, Level, Status, Step
 from kvassay.corpus import Capability, Corpus, Profile
 from kvassay.runner import Session, run
@@ -36,7 +37,7 @@ def step(scale: int, rows: np.ndarray = ROWS, deadline_s: float = 5.0) -> Step:
         "q_position": 0,
         "mask": {"causal": False},
     }
-    return Step("attention.dense", request, EXACT, deadline_s=deadline_s)
+    return Step("attention.dense", request, parse(EXACT), deadline_s=deadline_s)
 
 
 def case(name: str, *steps: Step) -> Case:
@@ -286,10 +287,9 @@ def test_open_comes_before_each_case(in_process):
 
 
 @pytest.mark.parametrize("in_process", [True, False])
-def test_an_adapter_that_cannot_open_has_errors_and_the_run_goes_on(in_process):
-    seen, message = verdicts(connect("miniatures:NeverOpens", in_process=in_process), *three())
-    assert seen == ["error", "error", "error"]
-    assert "no fresh engine to be had" in message
+def test_an_adapter_that_cannot_open_is_broken_and_not_judged(in_process):
+    with pytest.raises(AdapterError, match="no fresh engine to be had"):
+        verdicts(connect("miniatures:NeverOpens", in_process=in_process), *three())
 
 
 def test_a_worker_that_is_slow_to_close_is_killed():

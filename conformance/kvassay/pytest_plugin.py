@@ -119,7 +119,8 @@ class Run:
             raise AdapterError(self._broken)
         if self._session is None:
             try:
-                self._session = session(self.reach, self.corpus, self.waivers)
+                strict = self.options.kvassay_strict
+                self._session = session(self.reach, self.corpus, self.waivers, strict=strict)
             except AdapterError as problem:
                 self._broken = problem.message
                 raise

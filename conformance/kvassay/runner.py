@@ -130,7 +130,7 @@ def run(
 ) -> Report:
     """Judge the cases; the engine is not closed. ``on_result`` sees each verdict once it is final.
 
-    With ``fail_fast`` the run ends at the first verdict that fails it.
+    With ``fail_fast`` each verdict is settled at once, and the run ends at the first that fails it.
     """
 
     def tell(settled: Iterable[Result]) -> bool:
@@ -142,7 +142,8 @@ def run(
 
     for case in cases:
         on_start(case)
-        if tell(session.judge(case)) and fail_fast:
+        settled = session.judge(case)
+        if tell((*settled, *session.finish()) if fail_fast else settled) and fail_fast:
             break
     tell(session.finish())
     return session.report()

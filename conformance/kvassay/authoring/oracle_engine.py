@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import tensors
-from ..core.engine import Broken, Refused, Reply, Returned
+from ..core.engine import Broken, Late, Refused, Reply, Returned
 from ..core.model import EngineDescription
 from ..corpus.data import fixture_module
 from ..corpus.digest import digest
@@ -64,9 +64,9 @@ class OracleEngine:
         """Tolerance of a relation over the results of these steps."""
         return self._derive("relation_bound", relation, steps)
 
-    def late(self) -> Broken | None:
+    def late(self) -> tuple[Late, ...]:
         """Never."""
-        return None
+        return ()
 
     def close(self) -> None:
         """Nothing to end."""

@@ -65,7 +65,7 @@ def command(**options: Any) -> int:
     corpus = load()
     cases = select(corpus, options)
     waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
-    judged = session(options, corpus, waivers)
+    judged = session(options, corpus, waivers, strict=options["strict"])
     watch = Watch(corpus, options, len(cases))
     try:
         with watch.progress or nullcontext():
@@ -83,12 +83,11 @@ def command(**options: Any) -> int:
     return report.exit_code
 
 
-def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers) -> Session:
+def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers, *, strict: bool) -> Session:
     """The engine under judgement, once it has shown that its adapter works; raises :class:`AdapterError`."""
     engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
     try:
-        scale, strict = options["timeout_scale"], options["strict"]
-        return Session(engine, corpus, waivers=waivers, strict=strict, deadline_scale=scale)
+        return Session(engine, corpus, waivers=waivers, strict=strict, deadline_scale=options["timeout_scale"])
     except AdapterError:
         engine.close()
         raise
