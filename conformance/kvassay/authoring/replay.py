@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core import tensors
-from ..core.states import is_state
 from ..core.judge import Rules, judge
 from ..core.model import Verdict
 from ..core.pointers import resolve
+from ..core.states import is_state
 from ..corpus.data import fixture_module
 from ..corpus.errors import CorpusError
 from ..corpus.load import build, expand
