@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kvassay.corpus.freeze import dump
+from kvassay.authoring.printer import dump
 
 from . import data
 from .markdown import code, fence, line, need, need_id, needs, table, value
