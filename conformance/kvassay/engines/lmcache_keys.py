@@ -124,7 +124,7 @@ class Adapter(_Directory):
     """LMCache's server: object keys over its file-system L2 adapter."""
 
     engine = EngineInfo(
-        name="lmcache-server",
+        name="LMCache server",
         version=version("lmcache"),
         homepage=HOMEPAGE,
         notes="TokenHasher (blake3), ipc_key_to_object_keys and FSL2Adapter in component mode over a shared directory.",
@@ -219,7 +219,7 @@ class EngineKeys(_Directory):
     """LMCache within the engine: cache engine keys over its file-system connector."""
 
     engine = EngineInfo(
-        name="lmcache-engine",
+        name="LMCache in the engine",
         version=version("lmcache"),
         homepage=HOMEPAGE,
         notes="ChunkedTokenDatabase (default hash), CacheEngineKey and FSConnector in component mode over a shared "

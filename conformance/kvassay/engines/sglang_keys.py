@@ -93,7 +93,7 @@ class Adapter(EngineAdapter):
     """HiCache's file storage over a directory that several servers share, or one server before and after a restart."""
 
     engine = EngineInfo(
-        name="sglang-hicache-file",
+        name="SGLang HiCache files",
         version=version("sglang"),
         homepage=HOMEPAGE,
         notes="Req, get_storage_hash_str and HiCacheFile in component mode; the adapter plays the host pool. "
@@ -180,7 +180,7 @@ class RadixTree(EngineAdapter):
     """SGLang's radix tree within one server."""
 
     engine = EngineInfo(
-        name="sglang-radix-tree",
+        name="SGLang radix tree",
         version=version("sglang"),
         homepage=HOMEPAGE,
         notes="Req, RadixKey and RadixCache in component mode; the adapter plays the memory pool. "

@@ -135,7 +135,7 @@ class Adapter(_Requests):
     """vLLM's prefix cache within one process: component mode, no scheduler, no model."""
 
     engine = EngineInfo(
-        name="vllm-prefix-cache",
+        name="vLLM prefix cache",
         version=version("vllm"),
         homepage=HOMEPAGE,
         notes="KVCacheManager and BlockPool in component mode; the adapter plays the model runner. "
@@ -191,10 +191,10 @@ class NewAdapterPath(Adapter):
     """vLLM's prefix cache where each version of an adapter is loaded from a path of its own."""
 
     engine = EngineInfo(
-        name="vllm-prefix-cache-new-path",
+        name="vLLM prefix cache (new adapter path)",
         version=version("vllm"),
         homepage=HOMEPAGE,
-        notes="As vllm-prefix-cache, but an adapter's new version is loaded from a new path.",
+        notes="As the prefix cache, but an adapter's new version is loaded from a new path.",
     )
 
     def _lora_path(self, record: Record) -> str:
@@ -219,7 +219,7 @@ class FileTier(_Requests):
     """
 
     engine = EngineInfo(
-        name="vllm-file-tier",
+        name="vLLM file-system tier",
         version=version("vllm"),
         homepage=HOMEPAGE,
         notes="FileSystemTierManager in component mode over a shared directory; the adapter plays the primary tier.",
