@@ -11,7 +11,7 @@ from ..adapters.base import EngineAdapter, EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
 
-ADAPTERS = {"reference": "Reference", "reference-torch": "ReferenceTorch"}
+ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "reference-torch": "ReferenceTorch"}
 """Names of the adapters here, and their classes; read without an import."""
 
 VERSION = "0.1.0"
