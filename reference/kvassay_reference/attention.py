@@ -19,7 +19,7 @@ from .errors import Refusal
 
 Array = Any
 """An array of any library that follows the Python array API standard."""
-ROWS_PER_BLOCK = 2048
+ROWS_PER_BLOCK = 1024
 """Rows reduced at once: a block of scores stays in cache while K and V stream past it."""
 
 
@@ -180,7 +180,7 @@ def block_state(q: Array, k: Array, v: Array, groups: Sequence[Sequence[int]]) -
     for head, members in enumerate(groups):
         if members:
             queries = xp.take(q, xp.asarray(members, device=device(q)), axis=0)
-            scores = queries @ xp.astype(k[:, head, :], q.dtype, copy=False).T
+            scores = (xp.astype(k[:, head, :], q.dtype, copy=False) @ queries.T).T
             m = xp.max(scores, axis=1)
             weights = xp.exp(scores - m[:, None])
             parts.append(State(m, xp.sum(weights, axis=1), weights @ xp.astype(v[:, head, :], q.dtype, copy=False)))
