@@ -77,10 +77,12 @@ def partial(
     pages: Pages | None = None,
     accumulate: str = "float32",
     rows_per_block: int = ROWS_PER_BLOCK,
+    weights_dtype: Any = None,
 ) -> State:
     """State of the legal rows, empty where there are none.
 
-    ``positions`` [T] holds the position of each row, in any order. Arithmetic is in the dtype ``accumulate``.
+    ``positions`` [T] holds the position of each row, in any order. Arithmetic is in the dtype ``accumulate``; with a
+    ``weights_dtype`` the softmax weights are rounded to it before they meet V, as half-precision kernels do.
     Raises :class:`Refusal` for what the chapter rejects.
     """
     check_rows(q, k, v, kv_head_of, positions, mask, pages)
@@ -91,7 +93,7 @@ def partial(
     groups = query_groups(kv_head_of)
     state = empty_state(q, v.shape[2])
     for k_block, v_block in legal_blocks(k, v, mask.sees(positions, q_position), rows_per_block):
-        state = merge_two(state, block_state(q, k_block, v_block, groups))
+        state = merge_two(state, block_state(q, k_block, v_block, groups, weights_dtype))
     return state
 
 
@@ -170,7 +172,7 @@ def from_output(out: Array, lse: Array) -> State:
     return State(lse, xp.astype(lse > -math.inf, lse.dtype), xp.astype(out, lse.dtype))
 
 
-def block_state(q: Array, k: Array, v: Array, groups: Sequence[Sequence[int]]) -> State:
+def block_state(q: Array, k: Array, v: Array, groups: Sequence[Sequence[int]], weights_dtype: Any = None) -> State:
     """State of a block of rows of which none is masked; ``q`` is scaled, and its dtype is that of the arithmetic.
 
     ``groups[h]`` names the query heads that read K/V head ``h``.
@@ -183,7 +185,10 @@ def block_state(q: Array, k: Array, v: Array, groups: Sequence[Sequence[int]]) -
             scores = (xp.astype(k[:, head, :], q.dtype, copy=False) @ queries.T).T
             m = xp.max(scores, axis=1)
             weights = xp.exp(scores - m[:, None])
-            parts.append(State(m, xp.sum(weights, axis=1), weights @ xp.astype(v[:, head, :], q.dtype, copy=False)))
+            l = xp.sum(weights, axis=1)  # noqa: E741
+            if weights_dtype is not None:
+                weights = xp.astype(xp.astype(weights, weights_dtype), q.dtype)
+            parts.append(State(m, l, weights @ xp.astype(v[:, head, :], q.dtype, copy=False)))
     grouped = [query for members in groups for query in members]
     back = xp.asarray([grouped.index(query) for query in range(len(grouped))], device=device(q))
     return State(*(xp.take(xp.concat(column), back, axis=0) for column in zip(*parts, strict=True)))

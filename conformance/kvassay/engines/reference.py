@@ -5,6 +5,7 @@ Each contract brings its ops as a mixin of its own module.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ..adapters.base import EngineAdapter, EngineInfo
@@ -60,6 +61,27 @@ class ReferenceFenced(Fenced, Reference):
     engine = EngineInfo("reference", VERSION, notes="NumPy, fields fenced by reset")
     profiles = Reference.profiles | Fenced.identity_profiles
     capabilities: ClassVar[dict[str, Any]] = {**Reference.capabilities, **Fenced.identity_capabilities}
+
+
+class ReferenceHalf(Reference):
+    """Outputs in the dtype of the rows, with softmax weights rounded to it, as half-precision kernels do."""
+
+    engine = EngineInfo("reference", VERSION, notes="NumPy, weights and outputs in the dtype of the rows")
+    states = ("o-lse-v1/e",)
+
+    def attention_dense(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Output rounded; the LSE stays in float32."""
+        reply = super().attention_dense(request)
+        return {**reply, "out": reply["out"].astype(request["q"].dtype)}
+
+    def attention_partial(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for a state."""
+        state = super().attention_partial(request)["state"]
+        return {"state": {**state, "o": state["o"].astype(request["q"].dtype)}}
+
+    def arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reference's, with weights rounded."""
+        return {**super().arguments(request), "weights_dtype": request["q"].dtype}
 
 
 class ReferenceTorch(TorchArrays, Reference):
