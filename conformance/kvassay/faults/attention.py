@@ -655,14 +655,14 @@ class KeysCentred(Fault):
 
 
 class ScoresInFewBits(RowByRow):
-    """Scores keep 16 significant bits, so a common shift eats the differences."""
+    """Scores keep 15 significant bits, so a common shift eats the differences."""
 
     requirement = "ATT-014"
     killed_by = case("invariance/dense-key-shift")
 
     def scores(self, scores: Any) -> Any:
         fraction, exponent = np.frexp(scores)
-        return np.ldexp(np.round(fraction * 2**16) / 2**16, exponent)
+        return np.ldexp(np.round(fraction * 2**15) / 2**15, exponent)
 
 
 class KeysSaturate(Fault):
