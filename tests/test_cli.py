@@ -299,7 +299,7 @@ class TestValidate:
 
     def test_the_shipped_registries_are_valid(self, kvassay: Command) -> None:
         names = ("reasons", "profiles", "capabilities")
-        code, out, _ = kvassay("validate", *(ROOT / "schemas" / f"{name}.json" for name in names))
+        code, out, _ = kvassay("validate", *(ROOT / "schemas" / "identity" / f"{name}.json" for name in names))
         assert code == 0
         assert [line.rpartition("(")[2] for line in out.splitlines()] == [f"registry/{name})" for name in names]
 

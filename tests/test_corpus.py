@@ -328,7 +328,7 @@ def test_requests_of_the_corpus_with_a_member_more_or_less_are_refused(corpus: C
     seen: set[str] = set()
     for case in corpus.cases:
         step = case.steps[0]
-        if step.op in seen or step.is_dynamic or case.kind is Kind.MUTATION:
+        if step.op in seen or step.dynamic or case.kind is Kind.MUTATION:
             continue
         request = write(step.request)
         uri = find(step.op).request

@@ -63,8 +63,8 @@ class Subprocess:
         self._failed_starts = 0
         self._next_id = 1
         self._first_id_of_process = 1
-        self._openings: list[int] = []
-        """The first message id of each case that was opened."""
+        self._openings = [self._next_id]
+        """The first message id of each case that was opened, and of what went before."""
         self._late: list[Late] = []
         self._recipes: RecipeCache | None = None
         try:
