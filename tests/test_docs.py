@@ -328,6 +328,19 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
+SOURCES = ("fixtures/*/*.py", "conformance/kvassay/faults/*.py", "spec/*.md")
+EXAMPLES = re.findall(
+    r"^(`{3,})(?:python|markdown)\n(.*?)^\1$", GUIDES[1].read_text(encoding="utf-8"), re.DOTALL | re.M
+)
+
+
+@pytest.mark.parametrize("example", [body for _, body in EXAMPLES], ids=lambda body: body.split()[0])
+def test_the_worked_examples_are_the_real_thing(example: str) -> None:
+    sources = [path.read_text(encoding="utf-8") for one in SOURCES for path in ROOT.glob(one)]
+    wanted = re.sub(r"\s+", " ", example)
+    assert any(wanted in re.sub(r"\s+", " ", source) for source in sources)
+
+
 @pytest.mark.parametrize("path", GUIDES, ids=NAMES)
 def test_every_command_in_a_guide_exists(path: Path) -> None:
     from kvassay.cli import root
