@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import subprocess
 import sys
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -260,6 +263,10 @@ def test_a_function_name_is_set_apart_only_from_a_bare_argument() -> None:
     assert 'rspace="0.17em">&ApplyFunction;' not in mathml.convert(r"\log(l)", block=False)
 
 
+def test_the_bars_of_an_absolute_value_are_tight() -> None:
+    assert mathml.convert("|o|", block=False).count('lspace="0" rspace="0">|<') == 2
+
+
 def _fields(node: Any) -> Iterator[tuple[str, str]]:
     if isinstance(node, dict):
         for name, field in node.get("properties", {}).items():
@@ -356,6 +363,31 @@ def test_every_command_in_a_guide_exists(path: Path) -> None:
         assert command, f"kvassay {name}"
         options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
         assert set(re.findall(r"(?<!\S)(--[a-z-]+)", re.sub(r'"[^"]*"', "", rest))) <= options, f"kvassay {name}{rest}"
+
+
+def _session(command: str) -> str:
+    """What a command prints, without what changes from run to run."""
+    outcome = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "100", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return _timeless(outcome.stdout)
+
+
+def _timeless(text: str) -> str:
+    return re.sub(r"(in [0-9.]+ s\b)|(specification .*)", "", text).strip()
+
+
+def test_the_readme_shows_a_session_as_it_is() -> None:
+    marks = r"<!-- session: begin -->\n(.*?)<!-- session: end -->"
+    shown = [textwrap.dedent(text) for text in re.findall(marks, README, re.DOTALL)]
+    assert len(shown) == 1
+    command, _, output = shown[0].partition("\n")
+    assert _session(command.removeprefix("$ ")) == _timeless(output)
 
 
 def test_the_readme_shows_the_reports_that_are_committed() -> None:

@@ -16,6 +16,9 @@ from sphinx.writers.html5 import HTML5Translator
 
 _APPLY = re.compile(r"<mo>&ApplyFunction;</mo>(\s*<(?!mspace|mo\b|mrow>\s*<mo>\())")
 """A function's name in front of an argument without a parenthesis, which needs a thin space: log x, but log(x)."""
+_BAR = '<mo stretchy="false">|</mo>'
+"""An absolute value's bar, which browsers take for an operator and set apart."""
+_TIGHT_BAR = '<mo stretchy="false" lspace="0" rspace="0">|</mo>'
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +27,8 @@ def convert(tex: str, *, block: bool) -> str:
     """MathML text of a formula; raises :class:`docutils.utils.math.MathError` for TeX that it cannot read."""
     if block and "\\\\" in tex and "\\begin" not in tex:
         tex = f"\\begin{{aligned}}{tex}\\end{{aligned}}"
-    return _APPLY.sub(r'<mo rspace="0.17em">&ApplyFunction;</mo>\1', tex2mathml(tex, as_block=block))
+    spaced = _APPLY.sub(r'<mo rspace="0.17em">&ApplyFunction;</mo>\1', tex2mathml(tex, as_block=block))
+    return spaced.replace(_BAR, _TIGHT_BAR)
 
 
 def _formula(node: nodes.math | nodes.math_block, *, block: bool) -> str:
