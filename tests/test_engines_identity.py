@@ -89,28 +89,6 @@ def test_a_fresh_engine_is_empty(engine: EngineAdapter) -> None:
     assert get(engine, RECORD) == {"outcome": "miss", "rows": 0}
 
 
-@only("lmcache-engine")
-@pytest.mark.xfail(strict=True, reason="the default chunk hash is Python's hash() of a tuple, which has no key")
-def test_prompts_with_equal_tuple_hashes_are_kept_apart(engine: EngineAdapter) -> None:
-    tail = RECORD["tokens"][4:]
-    put(engine, RECORD | {"tokens": [98006, 89764, 117518, 18434, *tail]}, 1)
-    assert get(engine, RECORD | {"tokens": [111549, 100041, 113519, 0, *tail]})["outcome"] == "miss"
-
-
-@only("lmcache-server")
-@pytest.mark.xfail(strict=True, reason="ComputeKVRank ors numbers of more than eight bits into each other")
-def test_ranks_beyond_eight_bits_are_kept_apart(engine: EngineAdapter) -> None:
-    put(engine, RECORD | {"shard_count": 257, "shard_rank": 0}, 1)
-    assert get(engine, RECORD | {"shard_count": 257, "shard_rank": 256})["outcome"] == "miss"
-
-
-@only("lmcache-server", "lmcache-engine")
-@pytest.mark.xfail(strict=True, reason="LMCache#5069: the marker for a slash may stand in a name")
-def test_a_model_named_with_the_marker_for_a_slash_is_kept_apart(engine: EngineAdapter) -> None:
-    put(engine, RECORD | {"model": "acorn/7b"}, 1)
-    assert get(engine, RECORD | {"model": "acorn-SEP-7b"})["outcome"] == "miss"
-
-
 @only("sglang-hicache-file")
 @pytest.mark.xfail(strict=True, reason="sglang#24638: extra key and adapter id are joined without a boundary")
 def test_an_extra_key_that_ends_in_an_adapter_id_is_not_that_adapter(engine: EngineAdapter) -> None:
