@@ -44,7 +44,8 @@ class Difference:
 def numbers(value: Json) -> Numbers:
     """A tensor, a number or nested lists of numbers; a plain number counts as float64.
 
-    Non-finite values may be spelled as strings. Raises :class:`NotComparable` for truth values, null, text, ragged lists.
+    Non-finite values may be spelled as strings. Raises :class:`NotComparable` for truth values, null, text and ragged
+    lists.
     """
     if isinstance(value, np.ndarray):
         if value.dtype == bool:

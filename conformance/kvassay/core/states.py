@@ -18,11 +18,11 @@ BASES = ("e", 2)
 
 
 def is_state(value: Json) -> bool:
-    """Whether a value has the members of a state of some schema, and no others."""
+    """Whether a value has the members of a state of some schema; its op's schema says what else it may hold."""
     if not isinstance(value, Mapping):
         return False
     schema = value.get("schema")
-    return isinstance(schema, str) and schema in MEMBERS and value.keys() == MEMBERS[schema]
+    return isinstance(schema, str) and schema in MEMBERS and MEMBERS[schema] <= value.keys()
 
 
 def is_literal(value: Json) -> bool:
@@ -49,7 +49,7 @@ def meaning(state: Mapping[str, Json]) -> dict[str, Numbers]:
     A state without mass has output 0 and LSE -inf; NaN stays NaN. Each part carries the dtypes of the whole state.
     Raises :class:`NotComparable` for members that are no numbers or whose shapes do not belong together.
     """
-    parts = {name: numbers(state[name]) for name in state.keys() - {"schema", "base"}}
+    parts = {name: numbers(state[name]) for name in MEMBERS[state["schema"]] - {"schema", "base"}}
     names = frozenset().union(*(part.dtypes for part in parts.values()))
     arrays = {name: part.array for name, part in parts.items()}
     with np.errstate(all="ignore"):
