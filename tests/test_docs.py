@@ -165,13 +165,13 @@ def test_a_whole_project_builds_without_a_warning_and_is_linked(toy: Toy) -> Non
     assert (status, warnings) == (0, "")
     chapter = toy.html("spec/toy")
     assert chapter.count("<math ") == 2
-    for target in ("cases/toy.html#toy/merge/two-empty", "faults/toy.html#toy/EmptyIsNaN"):
+    for target in ("cases/toy/merge.html#toy/merge/two-empty", "faults/toy.html#toy/EmptyIsNaN"):
         assert f'href="../_generated/{target}"' in chapter
     assert ">17<" in chapter
     assert ">4711<" in chapter
     assert "1 fail" in toy.html("_generated/traceability/toy"), "the row of traceability names the engine's verdict"
-    case = toy.html("_generated/cases/toy")
-    assert 'href="../engines/toy.html#toy/toy/merge/two-empty"' in case, "the case links its verdict"
+    case = toy.html("_generated/cases/toy/merge")
+    assert 'href="../../engines/toy.html#toy/toy/merge/two-empty"' in case, "the case links its verdict"
     assert "Two [empty] | states" in case
     assert "$a|b" in case
     assert "$cost" in case

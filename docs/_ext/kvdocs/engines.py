@@ -73,6 +73,8 @@ def _verdict(name: str, result: Data) -> str:
             for one in finding["differences"][:8]
         ]
         body.append(table(["Element", "Expected", "Returned"], rows, widths="30 35 35"))
+    elif finding.get("expected") is not None or finding.get("returned") is not None:
+        body.append(f"Expected {value(finding.get('expected'))}, returned {value(finding.get('returned'))}.\n")
     body += [*_request(finding, result["exchanges"]), f"Repeat: {code(result['repeat'])}"]
     options = {"id": need_id(f"{name}/{result['case']}"), "judges": need_id(result["case"]), "level": result["level"]}
     return fence("verdict", f"{result['verdict']}: {result['title']}", "\n".join(body), options, ticks=4)

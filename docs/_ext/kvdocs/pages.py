@@ -36,7 +36,9 @@ def write(root: Path, docs: Path, public: Sequence[str]) -> None:
 def every(root: Path, public: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Every generated page: path below the folder, and text; ``public`` names the modules of the API."""
     for contract in data.contracts(root):
-        yield f"cases/{contract}.md", cases(root, contract)
+        yield f"cases/{contract}.md", groups(root, contract)
+        for group, members in data.groups(root, contract).items():
+            yield f"cases/{contract}/{group}.md", cases(f"{contract}/{group}", members)
         yield f"traceability/{contract}.md", f"# Traceability of {contract}\n\n{tables.trace(root, contract)}"
         if data.faults(contract):
             yield f"faults/{contract}.md", faults(contract)
@@ -57,12 +59,15 @@ def chapters(root: Path) -> Iterator[tuple[str, str]]:
         yield path.name, f"```{{include}} ../../spec/{path.name}\n```\n"
 
 
-def cases(root: Path, contract: str) -> str:
-    """All cases of a contract, a section per group."""
-    blocks = [f"# Cases of {contract}\n"]
-    for group, members in data.groups(root, contract).items():
-        blocks += [f"## {contract}/{group}\n", *(case(member) for member in members)]
-    return "\n".join(blocks)
+def groups(root: Path, contract: str) -> str:
+    """The groups of a contract's cases."""
+    names = "\n".join(f"{contract}/{group}" for group in data.groups(root, contract))
+    return f"# Cases of {contract}\n\n" + fence("toctree", "", names, {"maxdepth": "1"})
+
+
+def cases(name: str, members: Sequence[Data]) -> str:
+    """The cases of one group."""
+    return "\n".join([f"# {name}\n", *(case(member) for member in members)])
 
 
 def case(member: Data) -> str:
