@@ -1,6 +1,6 @@
 """The built-in adapter: the reference of every contract, on NumPy, on Torch, and in each state schema.
 
-Each contract brings its ops as a mixin of its own module.
+Each contract brings its ops as a part, in a module of its own; ``reference_part.py`` says what a part is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ..adapters.base import EngineAdapter, EngineInfo
+from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
 
@@ -18,12 +18,10 @@ ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "re
 VERSION = "0.1.0"
 
 
-class Reference(AttentionReference, IdentityReference, EngineAdapter):
+class Reference(AttentionReference, IdentityReference):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy")
-    profiles = AttentionReference.attention_profiles | IdentityReference.identity_profiles
-    capabilities: ClassVar[dict[str, Any]] = dict(AttentionReference.attention_capabilities)
 
 
 class ReferenceFloat64(Reference):
@@ -51,7 +49,7 @@ class ReferenceZero(Reference):
     """Output 0 and LSE -inf, where the mask leaves no row."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy, output 0 over no rows")
-    capabilities: ClassVar[dict[str, Any]] = {**Reference.capabilities, "attention.empty_output": "zero"}
+    own_capabilities: ClassVar[Mapping[str, Any]] = {"attention.empty_output": "zero"}
     finish = AttentionReference.finish_with_zero
 
 
@@ -59,8 +57,6 @@ class ReferenceFenced(Fenced, Reference):
     """Row keys without model, adapter, tenant and generations, which are fenced by reset instead."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy, fields fenced by reset")
-    profiles = Reference.profiles | Fenced.identity_profiles
-    capabilities: ClassVar[dict[str, Any]] = {**Reference.capabilities, **Fenced.identity_capabilities}
 
 
 class ReferenceHalf(Reference):

@@ -14,17 +14,18 @@ from kvassay_reference.attention import Mask, Pages, State
 from kvassay_reference.errors import Refusal
 
 from ..adapters.base import Rejected, Unsupported
+from .reference_part import ReferencePart
 
 MEMBERS = {"fp32-m-l-u-v1": ("m", "l", "u"), "o-lse-v1": ("base", "o", "lse")}
 LN2 = math.log(2.0)
 Request = Mapping[str, Any]
 
 
-class AttentionReference:
+class AttentionReference(ReferencePart):
     """The attention ops on NumPy arrays. Faults override one of the small methods; so do other array libraries."""
 
-    attention_profiles: ClassVar[frozenset[str]] = frozenset({"dense", "partial", "merge", "diagnosis"})
-    attention_capabilities: ClassVar[Mapping[str, Any]] = {"attention.paged": True, "attention.empty_output": "reject"}
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"dense", "partial", "merge", "diagnosis"})
+    own_capabilities: ClassVar[Mapping[str, Any]] = {"attention.paged": True, "attention.empty_output": "reject"}
     states: ClassVar[tuple[str, ...]] = ("fp32-m-l-u-v1",)
     """A request may hold the schemas named here; replies are in the first."""
     accumulate: ClassVar[str] = "float32"
@@ -119,10 +120,6 @@ class AttentionReference:
             "o": self.outward(attention.output(state)),
             "lse": self.outward(lse / LN2 if base == 2 else lse),
         }
-
-    def inward(self, array: Any) -> Any:
-        """A NumPy array as an array of the reference's library."""
-        return array
 
     def outward(self, array: Any) -> Any:
         """An array of the reference's library as a NumPy array."""

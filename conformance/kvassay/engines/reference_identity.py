@@ -8,27 +8,28 @@ from typing import Any, ClassVar
 import numpy as np
 from kvassay_reference import admission, canonical, reuse
 from kvassay_reference.admission import Stage, Violation
-from kvassay_reference.attention import State
 from kvassay_reference.identity import Published, Retrieval
 from kvassay_reference.manifest import Manifest, NotAManifest, read, write
 
 from ..adapters.base import Rejected
 from .reference_attention import refusals_named
+from .reference_part import ReferencePart
 
 Request = Mapping[str, Any]
 Record = Mapping[str, Any]
 Result = dict[str, Any]
 
 
-class IdentityReference:
+class IdentityReference(ReferencePart):
     """The identity ops. Faults override one of the small methods; so do other array libraries."""
 
-    identity_profiles: ClassVar[frozenset[str]] = frozenset(
+    own_profiles: ClassVar[frozenset[str]] = frozenset(
         {"digests", "manifest", "retrieval", "keys", "key-strings", "diagnosis"}
     )
 
     def open(self) -> None:
         """Nothing stored and nothing published."""
+        super().open()
         self.store = reuse.RowStore()
         self.retrieval = self.new_retrieval()
 
@@ -123,20 +124,6 @@ class IdentityReference:
             return {"outcome": "miss", "rows": 0}
         return {"outcome": "hit", "rows": len(found), "data": np.stack(found)}
 
-    # what the other contracts' mixin brings
-
-    def inward(self, array: Any) -> Any:
-        """A NumPy array as an array of the reference's library."""
-        raise NotImplementedError
-
-    def outward(self, array: Any) -> Any:
-        """An array of the reference's library as a NumPy array."""
-        raise NotImplementedError
-
-    def write_state(self, state: State) -> dict[str, Any]:
-        """A state of a reply, in the preferred schema."""
-        raise NotImplementedError
-
 
 class Fenced:
     """Keys of tokens, content, salt and place alone; every other field is fenced by reset when it changes."""
@@ -148,8 +135,8 @@ class Fenced:
         "first_position",
         "prompt_embeds_sha256",
     }
-    identity_profiles: ClassVar[frozenset[str]] = IdentityReference.identity_profiles | {"fences"}
-    identity_capabilities: ClassVar[Mapping[str, Any]] = {f"identity.field.{name}": "fenced" for name in fields}
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"fences"})
+    own_capabilities: ClassVar[Mapping[str, Any]] = {f"identity.field.{name}": "fenced" for name in fields}
 
     store: reuse.RowStore
 
