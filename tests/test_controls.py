@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from kvassay.adapters.base import EngineAdapter, EngineInfo, Pending, Rejected
 from kvassay.adapters.local import InProcess
+from kvassay.core.expect import parse
 from kvassay.core.judge import Rules, judge
 from kvassay.core.model import Case, EngineDescription, Kind, Level, Result, Status, Step, Verdict
 from kvassay.corpus.ops import check_result, find, ops
@@ -122,7 +123,7 @@ class Uncontrolled(Copies):
 
 
 def step(op: str, request: Request, expect: Request, **more: Any) -> Step:
-    return Step(op, request, expect, **more)
+    return Step(op, request, parse(expect), **more)
 
 
 def is_(name: str, value: Any) -> dict[str, Any]:
