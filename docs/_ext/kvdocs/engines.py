@@ -133,7 +133,9 @@ def summary(root: Path) -> str:
                 str(count["not-applicable"]),
             ]
         )
-    return table(["Adapter", "Engine", "Contracts", "Pass", "Other verdicts", "Not applicable"], found)
+    return table(
+        ["Adapter", "Engine", "Contracts", "Pass", "Other verdicts", "Not applicable"], found, widths="18 24 12 8 26 12"
+    )
 
 
 def _loud(report: Data) -> tuple[str, list[str]]:
