@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kvassay import check
 from kvassay.adapters.base import EngineAdapter, Rejected
 from kvassay.core import tensors
-from kvassay.core.compare import close, dtypes, meaning, tolerance
+from kvassay.core.compare import close, numbers, tolerance
+from kvassay.core.states import meaning
 from kvassay.corpus import load
 from kvassay.corpus.data import fixture_module
 from kvassay.engines.reference import (
@@ -101,15 +102,16 @@ def expect(op: str, request: dict[str, Any], engine: EngineAdapter) -> None:
 
 
 def assert_close(op: str, request: dict[str, Any], right: dict[str, Any], reply: dict[str, Any]) -> None:
+    """The reply means what the oracle's result means, within the oracle's bound."""
     if "state" in right:
-        want, got, part = meaning(tensors.read(right["state"])), reply["state"], "/state"
-        value: Any = meaning(got)
+        want, got = meaning(tensors.read(right["state"])), meaning(reply["state"])
     else:
-        want, got, part = tensors.read(right["out"]), reply["out"], "/out"
-        value = got
-    bound = tolerance(oracle().bound(op, request, right, part), dtypes(got))
-    difference = close(value, want, bound)
-    assert difference.agrees, difference.message
+        want, got = ({name: numbers(reply_part) for name, reply_part in parts.items() if name in ("out", "lse")}
+                     for parts in (tensors.read(right), reply))  # fmt: skip
+    for name, part in got.items():
+        limits = tolerance(oracle().bound(op, request, right, f"/{name}"), part.dtypes)
+        difference = close(part.array, want[name].array, limits, name)
+        assert difference.agrees, difference.message
 
 
 @settings(deadline=None, max_examples=150)
@@ -140,7 +142,9 @@ def test_merges_agree_with_the_oracle(request_: dict[str, Any], data: st.DataObj
 @pytest.mark.parametrize("engine", ENGINES)
 def test_correct_engines_are_blamed_for_nothing(engine: type[EngineAdapter]) -> None:
     report = check(engine, contracts=["attention"])
-    assert report.ok, report
+    # Two rejections show nothing on arrays that have no half precision at all.
+    assert report.ok or engine is ReferenceStrict, report
+    assert not [result for result in report.results if result.verdict.value in ("fail", "wrong-reason", "error")]
     assert sum(result.verdict.value == "pass" for result in report.results) >= 100
 
 
@@ -217,7 +221,7 @@ def test_every_marked_row_is_detected(name: str) -> None:
                 }
             )
             out = attention.output(state).astype(arrays["q"].dtype)
-            difference = close(out, np.asarray(want)[queries], limits)
+            difference = close(out.astype(np.float64), np.asarray(want)[queries], limits)
             assert difference.agrees == (spoil == "none"), f"{spoil} row {mark} of head {head}: {difference.ratio}"
             assert spoil == "none" or difference.ratio > 5
 
