@@ -185,10 +185,11 @@ def stored_rows(pages: attention.Pages) -> list[int]:
 @pytest.mark.parametrize("name", marked_cases())
 def test_every_marked_row_is_detected(name: str) -> None:
     """Drop, double or replace one marked row in the arithmetic of a half-precision kernel: the bound must see it."""
-    step = next(case for case in load().cases if case.id == name).steps[0]
-    request, expected = step.request, step.expect["close"][0]
-    want = expected["value"]["out"] if isinstance(expected["value"], dict) else expected["value"]
-    row = expected["bound"][request["q"].dtype]
+    corpus = load()
+    request = next(case for case in corpus.cases if case.id == name).steps[0].request
+    near = tensors.read(corpus.raw(name)["steps"][0]["expect"]["close"][0])
+    want = near["value"]["out"] if near["at"] == "/state" else near["value"]
+    row = near["bound"][request["q"].dtype]
     limits = row.get("out", row)
     arrays = in_memory(dict(request))
     engine = ReferenceHalf()
@@ -223,7 +224,7 @@ def test_every_marked_row_is_detected(name: str) -> None:
             out = attention.output(state).astype(arrays["q"].dtype)
             difference = close(out.astype(np.float64), np.asarray(want)[queries], limits)
             assert difference.agrees == (spoil == "none"), f"{spoil} row {mark} of head {head}: {difference.ratio}"
-            assert spoil == "none" or difference.ratio > 5
+            assert spoil == "none" or difference.ratio > 10
 
 
 # ---- what no case can ask ----------------------------------------------------------------------------------------
