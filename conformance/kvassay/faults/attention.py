@@ -887,6 +887,21 @@ class MergeShortExponential(Merging):
         return attention.merge_two(a, b._replace(m=b.m + step))
 
 
+class MergeFromSentinel(Fault):
+    """The running maximum of a merge starts at -50000 in base 2 and the mass at 1.
+
+    FlashInfer 0.7.4 does so in its Triton kernel of ``merge_states``.
+    """
+
+    requirement = "ATT-019"
+    killed_by = case("merge/maxima-below-minus-40000", "merge/two-empty-partitions")
+
+    def merge(self, states: list[State]) -> State:
+        u = np.zeros_like(states[0].u)
+        start = np.full(len(u), -5e4 * math.log(2), u.dtype)
+        return super().merge([State(start, np.ones_like(start), u), *states])
+
+
 class MergeWithoutMaximum(Merging):
     """Masses are added as exp(m) l."""
 
