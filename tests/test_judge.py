@@ -247,6 +247,8 @@ def test_an_engine_may_decline_the_first_request_and_not_a_later_one() -> None:
     steps = step({"accepts": True}), step({"accepts": True})
     assert judge(case(*steps), Canned(NotSupported()), RULES).verdict is Verdict.NOT_APPLICABLE
     assert judge(case(*steps), Canned(returned(), NotSupported()), RULES).verdict is Verdict.INCONCLUSIVE
+    rejected = step({"accepts": True}), step({"rejects": "A"})
+    assert judge(case(*rejected), Canned(returned(), NotSupported()), RULES).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_relation_over_a_member_that_is_missing_fails() -> None:

@@ -3,10 +3,10 @@
 import dataclasses
 
 import pytest
-from kvassay.corpus import load
-from kvassay.faults.selftest import Matrix, Row, faults, modules
+from kvassay.corpus import CorpusError, load
+from kvassay.faults.selftest import Matrix, Row, faults, modules, run_selftest
 
-FAULT = Row("attention", "F", "s", "ATT-001", {"a/b/c": "fail"}, (), 1, 0, None, "", 0.1)
+FAULT = Row("attention", "F", "s", "ATT-001", {"a/b/c": "fail"}, (), True, 1, 0, None, "", 0.1)
 CORRECT = dataclasses.replace(FAULT, requirement="", killed_by={})
 
 
@@ -20,6 +20,7 @@ CORRECT = dataclasses.replace(FAULT, requirement="", killed_by={})
         (dataclasses.replace(FAULT, killed_by={"a/b/c": "inconclusive"}), False),
         (dataclasses.replace(FAULT, killed_by={"a/b/c": "fail", "a/b/d": "pass"}), False),
         (dataclasses.replace(FAULT, killed_by={}), False),
+        (dataclasses.replace(FAULT, on_target=False), False),
         (dataclasses.replace(FAULT, killed_by={}, equivalent="proof"), True),
         (dataclasses.replace(FAULT, killed_by={}, equivalent="proof", also=("a/b/c",)), False),
         (CORRECT, True),
@@ -46,3 +47,23 @@ def test_faults_name_known_cases_and_requirements_and_explain_themselves(contrac
         assert fault.requirement in corpus.requirements, fault  # type: ignore[attr-defined]
         assert set(fault.killed_by) <= ids, fault  # type: ignore[attr-defined]
         assert fault.__doc__, fault
+        meant = corpus.select(case=fault.killed_by)  # type: ignore[attr-defined]
+        assert any(fault.requirement in case.requirements for case in meant), fault  # type: ignore[attr-defined]
+
+
+def test_the_self_test_runs_every_contract_and_kills_what_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real thing over three faults and one correct engine; the whole matrix is a session of its own."""
+    known = modules()
+    for module in known.values():
+        monkeypatch.setattr(module, "FAULTS", module.FAULTS[:1])
+        monkeypatch.setattr(module, "CORRECT", module.CORRECT[:1])
+    matrix = run_selftest(jobs=1)
+    assert {row.contract for row in matrix.rows} == set(load().contracts)
+    assert all(row.ok for row in matrix.rows)
+    assert matrix.without_fault, "most requirements have lost their fault here"
+    assert not matrix.ok
+
+
+def test_an_unknown_contract_is_refused() -> None:
+    with pytest.raises(CorpusError, match="no faults are seeded for 'nothing'"):
+        run_selftest(["nothing"])

@@ -159,9 +159,9 @@ class _Trial:
 
 
 def _unsupported(step: Step, index: int, reply: NotSupported) -> Outcome:
-    """An engine may decline a case when it sees the first request, and not once it has begun."""
+    """An engine may decline a case at its first request, or what is to be rejected; not once it has begun to serve."""
     detail = f"unsupported: {reply.detail or step.op}"
-    if index == 0:
+    if index == 0 or step.expect.reason:
         return Outcome(Verdict.NOT_APPLICABLE, Finding(index, "", detail))
     return Outcome(Verdict.INCONCLUSIVE, Finding(index, "", f"{detail}, after the engine took the steps before"))
 

@@ -147,6 +147,7 @@ class ScaleTwice(Fault):
 
     requirement = "ATT-002"
     killed_by = case(
+        "dense/scale-of-the-request",
         "dense/small-history",
         "dense/float16",
         "dense/bfloat16",

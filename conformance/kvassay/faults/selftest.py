@@ -36,6 +36,8 @@ class Row:
     """The cases meant for the fault, and their verdicts."""
     also: tuple[str, ...]
     """Other cases that did not pass."""
+    on_target: bool
+    """Whether one of the cases that are meant for the fault tests its requirement."""
     passed: int
     not_applicable: int
     ratio: float | None
@@ -43,6 +45,8 @@ class Row:
     equivalent: str
     """The proof that no input can show the fault; empty for all others."""
     seconds: float
+    changed: tuple[str, ...] = ()
+    """Every case that failed for a reason of its own, not by a crash."""
 
     @property
     def is_fault(self) -> bool:
@@ -52,7 +56,8 @@ class Row:
     @property
     def killed(self) -> bool:
         """Whether every case that is meant for the fault saw it."""
-        return bool(self.killed_by) and all(verdict in KILLS for verdict in self.killed_by.values())
+        dead = bool(self.killed_by) and all(verdict in KILLS for verdict in self.killed_by.values())
+        return dead and self.on_target
 
     @property
     def ok(self) -> bool:
@@ -68,7 +73,7 @@ class Matrix:
 
     rows: tuple[Row, ...]
     without_fault: tuple[str, ...]
-    """Requirements of the tested contracts that no fault is seeded against."""
+    """Requirements of the tested contracts without a fault that dies."""
     vacuous: tuple[str, ...]
     """Cases whose verdict no fault changes."""
     seconds: float
@@ -84,7 +89,7 @@ class Matrix:
         """The kill matrix as data."""
         rows = [
             {
-                **asdict(row),
+                **{name: value for name, value in asdict(row).items() if name != "changed"},
                 "killed_by": dict(row.killed_by),
                 "also": list(row.also),
                 "killed": row.killed,
@@ -127,25 +132,30 @@ def run_selftest(
 ) -> Matrix:
     """Run every fault and every correct engine of these contracts, or of all, on the contract's cases."""
     started = time.perf_counter()
-    chosen = tuple(contracts) or tuple(modules())
+    corpus = load()
+    chosen = tuple(contracts) or corpus.contracts
+    seeded = modules()
+    if contracts:
+        for contract in chosen:
+            faults(contract)
     work = [
         (contract, kind, index)
         for contract in chosen
-        for kind, engines in (("CORRECT", modules()[contract].CORRECT), ("FAULTS", faults(contract)))
-        for index in range(len(engines))
+        if contract in seeded
+        for kind in ("CORRECT", "FAULTS")
+        for index in range(len(getattr(seeded[contract], kind)))
     ]
     rows: list[Row] = []
     with ProcessPoolExecutor(jobs) as pool:
         for row in pool.map(_one, work) if jobs > 1 else map(_one, work):
             rows.append(row)
             on_result(row)
-    corpus = load()
     requirements = [one.id for one in corpus.requirements.values() if one.contract in chosen]
-    seeded = {row.requirement for row in rows}
-    seen = {case for row in rows if row.is_fault for case in (*row.killed_by, *row.also)}
+    broken = {row.requirement for row in rows if row.is_fault and row.killed}
+    seen = {case for row in rows if row.is_fault for case in row.changed}
     return Matrix(
         rows=tuple(rows),
-        without_fault=tuple(one for one in requirements if one not in seeded),
+        without_fault=tuple(one for one in requirements if one not in broken),
         vacuous=tuple(case.id for case in corpus.cases if case.contract in chosen and case.id not in seen),
         seconds=time.perf_counter() - started,
         edition=corpus.edition,
@@ -169,14 +179,17 @@ def _one(job: tuple[str, str, int]) -> Row:
     unknown = [case for case in meant if case not in results]
     if unknown:
         raise CorpusError(f"the fault {adapter.__name__} names the unknown case {unknown[0]!r}")
+    requirement = getattr(adapter, "requirement", "")
     ratios = [results[case].finding.ratio for case in meant if results[case].finding]  # type: ignore[union-attr]
     return Row(
         contract=contract,
         name=adapter.__name__,
         summary=(adapter.__doc__ or "").strip().partition("\n")[0],
-        requirement=getattr(adapter, "requirement", ""),
+        requirement=requirement,
         killed_by={case: results[case].verdict.value for case in meant},
         also=tuple(name for name, result in results.items() if result.verdict in BLAME and name not in meant),
+        on_target=any(requirement in results[case].case.requirements for case in meant),
+        changed=tuple(name for name, result in results.items() if result.verdict in KILLS),
         passed=sum(result.verdict is Verdict.PASS for result in results.values()),
         not_applicable=sum(result.verdict is Verdict.NOT_APPLICABLE for result in results.values()),
         ratio=min((ratio for ratio in ratios if ratio is not None), default=None),
