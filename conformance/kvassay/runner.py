@@ -151,7 +151,7 @@ def run(
 
 def environment(packages: Iterable[str] = ("kvassay", "numpy", "ml_dtypes")) -> dict[str, str]:
     """Versions and machine, as they stand in a report."""
-    found = {"python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine()}
+    found = {"python": platform.python_version(), "platform": platform.system(), "machine": platform.machine()}
     for name in packages:
         try:
             found[name] = version(name)

@@ -159,6 +159,14 @@ def _spell(value: Any) -> Any:
     return value
 
 
+def largest(value: Any) -> int:
+    """Elements of the largest tensor in a value."""
+    if isinstance(value, np.ndarray | Recipe):
+        return math.prod(value.shape)
+    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return max(map(largest, members), default=0)
+
+
 def _mix(x: int) -> int:
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         x = ((x ^ x >> shift) * factor) & 0xFFFFFFFF
