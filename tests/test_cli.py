@@ -336,6 +336,7 @@ class TestSelftest:
             "requirement": "ATT-901",
             "killed_by": {"attention/merge/two-empty": "fail"},
             "also": (),
+            "on_target": True,
             "passed": 5,
             "not_applicable": 0,
             "ratio": None,
