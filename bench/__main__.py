@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,7 +22,7 @@ BENCHES = {"runner": runner, "attention": attention, "corpus": corpus}
 @click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
 def main(names: tuple[str, ...], output: Path | None) -> None:
     """Run the named benchmarks, or all."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     table = Table("what", "measured", "against", "its figure", "ratio", "budget", "")
     rows = []
     for name in names or BENCHES:
