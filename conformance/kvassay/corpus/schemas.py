@@ -75,13 +75,22 @@ def validate(value: Any, uri: str, *, file: str = "") -> None:
 
 
 def _deepest(error: Any) -> Any:
-    """The most specific error below an ``anyOf`` or ``oneOf``: the branch that got furthest."""
+    """The most specific error below an ``anyOf`` or ``oneOf``: of the branches whose own constants fit, else of all."""
     while error.context:
-        branch = max(
-            error.context, key=lambda inner: (len(inner.absolute_path), inner.validator not in ("const", "type"))
+        branches: dict[Any, list[Any]] = {}
+        for inner in error.context:
+            branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+        fitting = [rows for rows in branches.values() if not any(map(_foreign, rows))]
+        error = max(
+            (row for rows in fitting or branches.values() for row in rows),
+            key=lambda inner: (len(inner.absolute_path), inner.validator not in ("const", "type")),
         )
-        error = branch
     return error
+
+
+def _foreign(error: Any) -> bool:
+    """Whether a member that tells the branches apart has another branch's value."""
+    return error.validator == "const" and len(error.relative_path) == 1
 
 
 def _pointer(path: Any) -> str:
