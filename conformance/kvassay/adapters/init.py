@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import errno
+import json
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..corpus import data, schemas
-from ..corpus.ops import ops
+from ..corpus import data
+from ..corpus.members import Member, members
+from ..corpus.ops import Op, ops
+from ..corpus.registries import Capability, capabilities
 
 SKELETON = Path(__file__).parent / "skeleton"
 LANGUAGES = ("python", "javascript")
 OPS_MARK = "    # <ops>\n"
+CAPABILITIES_MARK = "        # <capabilities>\n"
 WIDTH = 100
+MANY = 4
+"""Members of a nested object beyond which they are written out once, and referred to afterwards."""
 
 
 def init_adapter(folder: Path, language: str = "python") -> list[Path]:
     """Write the skeleton into a folder, which may exist; the paths written. Nothing is ever overwritten."""
     if language == "python":
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(SKELETON.iterdir()) if path.is_file()}
-        texts = {name.removesuffix(".txt"): text.replace(OPS_MARK, _methods()) for name, text in texts.items()}
+        texts = {name.removesuffix(".txt"): _filled(text) for name, text in texts.items()}
     else:
         source = data.root() / "examples" / f"{language}-engine"
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()}
@@ -34,48 +40,72 @@ def init_adapter(folder: Path, language: str = "python") -> list[Path]:
     return [folder / name for name in texts]
 
 
+def _filled(text: str) -> str:
+    return text.replace(CAPABILITIES_MARK, _capabilities()).replace(OPS_MARK, _methods())
+
+
+def _capabilities() -> str:
+    """Every capability with its default, in comments; a family of many is introduced once."""
+    lines: list[str] = []
+    families: dict[str, list[Capability]] = {}
+    for one in capabilities(data.root()).values():
+        families.setdefault(one.name.rpartition(".")[0], []).append(one)
+    for family, found in families.items():
+        first = found[0]
+        if len(found) > MANY and all((one.values, one.default) == (first.values, first.default) for one in found):
+            lines += _comment(f"{family}.*: {_values(first)}; `kvassay explain {first.name}` says what each means.")
+            lines += [_entry(one) for one in found]
+        else:
+            for one in found:
+                lines += [*_comment(f"{one.meaning} {_values(one)}."), _entry(one)]
+    return textwrap.indent("\n".join(lines), "        ") + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def _values(one: Capability) -> str:
+    return " or ".join(map(_python, one.values))
+
+
+def _entry(one: Capability) -> str:
+    return f'# "{one.name}": {_python(one.default)},'
+
+
+def _python(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
 def _methods() -> str:
     """Every op as a method in comments: to claim an op is to uncomment it."""
     lines: list[str] = []
+    shown: dict[tuple[Member, ...], str] = {}
     for op in ops().values():
-        text = [f"def {op.method}(self, request):", *_docstring(op.schema)]
+        text = [f"def {op.method}(self, request):", *_docstring(op, shown)]
         text += ['    raise kvassay.Unsupported("not connected yet")']
         lines += [f"# {line}".rstrip() for line in text] + [""]
     return textwrap.indent("\n".join(lines), "    ").rstrip() + "\n"
 
 
-def _docstring(document: Mapping[str, Any]) -> Iterator[str]:
-    yield from textwrap.wrap(f'"""{document["description"]}', WIDTH, initial_indent="    ", subsequent_indent="    ")
+def _docstring(op: Op, shown: dict[tuple[Member, ...], str]) -> Iterator[str]:
+    """The op in words; ``shown`` remembers which method spells out the members of a large object."""
+    yield from textwrap.wrap(f'"""{op.schema["description"]}', WIDTH, initial_indent="    ", subsequent_indent="    ")
     for title, part in (("request", "request"), ("returns", "response")):
         yield ""
-        members = dict(_members(document, document["$defs"][part]))
-        yield f"    {title}:" if members else f"    {title}: nothing"
-        for member, description in members.items():
-            yield from textwrap.wrap(
-                f"{member}: {description}", WIDTH, initial_indent="        ", subsequent_indent="            "
-            )
+        found = members(op.schema, part)
+        yield f"    {title}:" if found else f"    {title}: nothing"
+        for member in found:
+            before = shown.get(member.inner) if len(member.inner) > MANY else None
+            again = f" Its members: see {before}." if before else ""
+            yield from _line(member.name, member.description + again, 8)
+            if not before:
+                shown[member.inner] = op.method
+                for inner in member.inner:
+                    yield from _line(inner.name, inner.description, 12)
     yield '    """'
 
 
-def _members(document: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Members of an object with their descriptions; those of each alternative where there are several."""
-    document, node = _target(document, node)
-    required = node.get("required", ())
-    for name, member in node.get("properties", {}).items():
-        described = member if "description" in member else _target(document, member)[1]
-        description = described.get("description", "")
-        yield name, description if name in required or "optional" in description else f"{description} (optional)"
-    for alternative in node.get("oneOf", ()):
-        if "properties" in alternative or "$ref" in alternative:
-            yield from _members(document, alternative)
-
-
-def _target(document: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """A node behind its reference, with the document that it stands in."""
-    while "$ref" in node:
-        uri, _, pointer = node["$ref"].partition("#")
-        document = schemas.schemas()[uri] if uri else document
-        node = document
-        for part in pointer.split("/")[1:]:
-            node = node[part]
-    return document, node
+def _line(name: str, description: str, indent: int) -> list[str]:
+    pad = " " * indent
+    return textwrap.wrap(f"{name}: {description}", WIDTH, initial_indent=pad, subsequent_indent=f"{pad}    ")
