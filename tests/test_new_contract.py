@@ -1,4 +1,4 @@
-"""A contract is added by adding files: the toy in ``tests/toy_contract`` to a copy of the tree, and nothing else."""
+"""A contract is added by adding files, and its part to the bases of the built-in reference: the toy, in a copy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 TOY = Path(__file__).parent / "toy_contract"
 FOLDERS = ("conformance", "docs", "fixtures", "kernels", "reference", "schemas", "spec")
 GENERATED = {"conformance/kvassay/adapters/families.json"}
+REFERENCE = "conformance/kvassay/engines/reference.py"
+BASES = "class Reference(AttentionReference, IdentityReference):"
 IGNORED = shutil.ignore_patterns("__pycache__", "_build", "_generated", "*.pyc")
 
 
@@ -30,6 +32,11 @@ class Tree:
             target = root / path.relative_to(TOY)
             assert path.is_dir() or not target.exists(), "the toy only adds files"
         shutil.copytree(TOY, root, dirs_exist_ok=True, ignore=IGNORED)
+        text = (root / REFERENCE).read_text()
+        assert BASES in text
+        part = "from .reference_toy import ToyReference\n\nADAPTERS"
+        text = text.replace("\nADAPTERS", part, 1).replace(BASES, BASES.replace("(", "(ToyReference, "))
+        (root / REFERENCE).write_text(text)
 
     def python(self, *arguments: str, status: int = 0) -> str:
         path = os.pathsep.join(str(self.root / folder) for folder in ("conformance", "reference", "kernels"))
@@ -63,7 +70,7 @@ def test_freezing_writes_the_toys_own_files_and_the_families_of_ops(tree: Tree) 
             name = path.relative_to(ROOT).as_posix()
             if path.is_file() and (tree.root / name).is_file() and not filecmp.cmp(path, tree.root / name, False):
                 changed.add(name)
-    assert changed == GENERATED
+    assert changed == {*GENERATED, REFERENCE}
     assert "tally" in json.loads((tree.root / GENERATED.copy().pop()).read_text())
     for name in ("fixtures/toy/cases/sum.json", "fixtures/toy/ids.lock", "spec/toy.requirements.json"):
         assert (tree.root / name).is_file()
@@ -81,13 +88,51 @@ def test_it_is_listed_explained_reconciled_and_run(tree: Tree) -> None:
     assert "Adds rows up" in tree.kvassay("explain", "tally.sum")
     assert "saturating" in tree.kvassay("explain", "tally/saturating")
     assert "ok" in tree.kvassay("oracle", "toy")
-    assert "all required cases pass" in tree.kvassay("run", "--adapter", "toy", "--contract", "toy")
+    assert "all required cases pass" in tree.kvassay("run", "--adapter", "reference", "--contract", "toy")
 
 
 def test_its_faults_die(tree: Tree) -> None:
     told = tree.kvassay("selftest", "--contract", "toy", "--jobs", "1")
     assert "2 of 2 faults killed" in told
     assert "1 of 1 correct engines" in told
+
+
+def test_an_oracle_without_published_figures_has_none(tree: Tree) -> None:
+    oracle, figures = tree.root / "fixtures/toy/oracle.py", tree.root / "fixtures/toy/golden-figures.json"
+    texts = oracle.read_text(), figures.read_text()
+    oracle.write_text(texts[0].partition("def reconciliation")[0])
+    figures.unlink()
+    try:
+        assert "no figures are published for toy" in tree.kvassay("oracle", "toy")
+    finally:
+        oracle.write_text(texts[0])
+        figures.write_text(texts[1])
+
+
+def test_an_id_that_no_commit_has_is_free_again(tree: Tree, tmp_path: Path) -> None:
+    author, lock = tree.root / "fixtures/toy/author.py", tree.root / "fixtures/toy/ids.lock"
+    text, kept = author.read_text(), lock.read_text()
+    command = ["-m", "kvassay.authoring", "--contract", "toy", "--quiet", "--jobs", "1"]
+
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        subprocess.run(["git", *who, *arguments], cwd=tree.root, check=True, capture_output=True)
+
+    git("init")
+    try:
+        git("add", "fixtures/toy/ids.lock")
+        git("commit", "-m", "The ids that were given out.")
+        author.write_text(text.replace('"sum/two-rows"', '"sum/mistaken"'))
+        tree.python(*command)
+        assert "toy/sum/mistaken 2026.1\n" in lock.read_text()
+        assert "toy/sum/two-rows retired 2026.1\n" in lock.read_text()
+        author.write_text(text)
+        tree.python(*command)
+        assert lock.read_text() == kept, "neither the mistake nor the retirement was ever committed"
+    finally:
+        author.write_text(text)
+        shutil.rmtree(tree.root / ".git")
+        tree.python(*command)
 
 
 def test_drift_is_found(tree: Tree) -> None:
@@ -107,9 +152,36 @@ def test_drift_is_found(tree: Tree) -> None:
         ("fixtures/toy/author.py", '"sum/negative"', '"sum/less"', "was retired"),
         ("schemas/toy/ops/tally.sum.json", "op:tally.sum", "op:tally.total", "the schema of an op has the $id"),
         ("schemas/toy/reasons.json", "NEGATIVE_ROW", "SHAPE_MISMATCH", "registry of attention already"),
+        (
+            "fixtures/toy/author.py",
+            '{"rows": [40, 2]}',
+            '{"row": [40, 2]}',
+            "toy/sum/two-rows: step 0, tally.sum: the request does not meet its schema: /: ",
+        ),
+        (
+            "fixtures/toy/author.py",
+            'step("tally.sum", {"rows": [1',
+            'step("tally.summ", {"rows": [1',
+            "toy/sum/two-rows: step 1, tally.summ: no op 'tally.summ'; did you mean 'tally.sum'?",
+        ),
+        (
+            "fixtures/toy/oracle.py",
+            'request["rows"]) >= least',
+            'request["items"]) >= least',
+            "toy/sum/two-rows: step 0, tally.sum: KeyError: 'items'",
+        ),
+        (
+            "fixtures/toy/author.py",
+            "equals(sum=42)",
+            "equal(sum=42)",
+            "fixtures/toy/author.py:19: toy/sum/two-rows: NameError: name 'equal' is not defined",
+        ),
+        ("fixtures/toy/author.py", "return scenario(", "return scenario((", "fixtures/toy/author.py:"),
+        ("fixtures/toy/author.py", "exact=True", "exact=False", "step 1, tally.sum: the oracle has no bound()"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(tree: Tree, path: str, old: str, new: str, told: str) -> None:
+    """Nothing is written, and each is told in one line."""
     file, lock = tree.root / path, tree.root / "fixtures" / "toy" / "ids.lock"
     text, ids = file.read_text(), lock.read_text()
     assert old in text
@@ -121,7 +193,34 @@ def test_what_does_not_fit_is_refused_with_its_place(tree: Tree, path: str, old:
         if "registry" in told:
             assert told in tree.kvassay("list", status=2)
         else:
-            assert told in tree.python("-m", "kvassay.authoring", *command, status=2)
+            said = tree.python("-m", "kvassay.authoring", *command, status=2)
+            assert told in said
+            assert "Traceback" not in said
     finally:
         file.write_text(text)
         lock.write_text(ids)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "told"),
+    [
+        ("fixtures/toy/author.py", '["TOY-002"]', '["TOY-009"]', "toy/sum/negative: unknown requirement TOY-009"),
+        ("fixtures/toy/author.py", 'profile="tally"', 'profile="sums"', "toy/sum/two-rows: unknown profile sums"),
+        ("schemas/toy/profiles.json", "", "", "toy: schemas/toy/profiles.json has no profile"),
+        (REFERENCE, "(ToyReference, ", "(", "toy: the built-in reference claims no profile of it"),
+    ],
+)
+def test_the_chosen_contracts_are_linted(tree: Tree, path: str, old: str, new: str, told: str) -> None:
+    file = tree.root / path
+    text = file.read_text()
+    assert old in text
+    if old:
+        file.write_text(text.replace(old, new))
+    else:
+        file.unlink()
+    command = ["-m", "kvassay.authoring", "--contract", "toy", "--quiet", "--jobs", "1"]
+    try:
+        assert told in tree.python(*command, status=2)
+    finally:
+        file.write_text(text)
+        tree.python(*command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from ..corpus import ids, schemas
 from ..corpus.data import fixture_module, is_clone, read_json, root
 from ..corpus.digest import digest
 from ..corpus.errors import CorpusError
-from ..corpus.lint import lint
+from ..corpus.lint import lint, unclaimed
 from ..corpus.load import fixture_files, load_from
 from ..corpus.ops import families
 from ..corpus.requirements import extract_all
 from . import sources
 from .answers import Answers
+from .blame import at_fault
 from .printer import dump
 from .replay import adopt, freeze_case, is_large
 
@@ -71,9 +73,11 @@ def freeze(chosen: Sequence[str], plan: Plan) -> list[str]:
     for path, text in common_files(base):
         put(path, text)
     for contract in chosen:
-        with sources.guarded(base, frozenset(sources.read(contract, base))):
-            fixture_module(f"{contract}.author")  # authors call their oracle, which may keep what it reads
-        for path, text in base_files(contract, base):
+        with at_fault(base):
+            with sources.guarded(base, frozenset(sources.read(contract, base))):
+                fixture_module(f"{contract}.author")  # authors call their oracle, which may keep what it reads
+            documents = list(base_files(contract, base))
+        for path, text in documents:
             put(path, text)
         for path, text in case_files(contract, base, plan):
             put(path, text)
@@ -84,11 +88,21 @@ def freeze(chosen: Sequence[str], plan: Plan) -> list[str]:
             changed.append(path.relative_to(base).as_posix())
             if not plan.check:
                 path.unlink()
-    if set(chosen) == set(authored(base)) and not (plan.check and changed):
-        findings = lint(load_from(base))
+    if not (plan.check and changed):
+        findings = _findings(base, () if set(chosen) == set(authored(base)) else chosen)
         if findings:
-            raise CorpusError(f"{len(findings)} findings of the corpus lint:\n  " + "\n  ".join(findings))
+            found = f"{len(findings)} finding{'s' if len(findings) > 1 else ''} of the corpus lint"
+            found += "" if plan.check else "; the files are written all the same"
+            raise CorpusError(f"{found}:\n  " + "\n  ".join(findings))
     return changed
+
+
+def _findings(base: Path, chosen: Sequence[str]) -> list[str]:
+    """The corpus lint; the built-in reference is asked for nothing but what it claims."""
+    from ..engines.reference import Reference
+
+    corpus = load_from(base)
+    return [*lint(corpus, chosen), *unclaimed(corpus, Reference.profiles or (), chosen)]
 
 
 def _of(path: Path) -> str:
@@ -133,8 +147,25 @@ def case_files(contract: str, base: Path, plan: Plan) -> Iterator[tuple[Path, st
         yield folder / "cases" / f"{group}.json", dump(document)
     if not plan.only:
         edition = read_json(base / "fixtures" / "edition.json")["edition"]
-        lock = ids.updated(ids.read(folder / "ids.lock"), [case["id"] for case in written], edition)
-        yield folder / "ids.lock", ids.write(lock)
+        names, path = [case["id"] for case in written], folder / "ids.lock"
+        lock = ids.updated(ids.given_out(ids.read(path), _committed(path, base), names), names, edition)
+        yield path, ids.write(lock)
+
+
+def _committed(path: Path, base: Path) -> dict[str, str] | None:
+    """The lock as the last commit has it; ``None`` where the tree has no history of its own."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], cwd=base, capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top.strip()).resolve() != base.resolve() or git("rev-parse", "--verify", "HEAD") is None:
+        return None
+    return ids.parse(git("show", f"HEAD:{path.relative_to(base).as_posix()}") or "")
 
 
 def _frozen(contract: str, written: list[Json], base: Path, plan: Plan) -> list[Json]:
@@ -164,7 +195,8 @@ def _one(job: tuple[str, Json, Path, bool, Json | None]) -> tuple[str, Json | No
             return case["id"], adopt(contract, case, committed, base), ""
         return case["id"], freeze_case(contract, case, base, _answers(base, fresh)), ""
     except CorpusError as trouble:
-        return case["id"], None, str(trouble)
+        told = str(trouble)
+        return case["id"], None, told if told.startswith(case["id"]) else f"{case['id']}: {told}"
     except Exception as defect:  # a defect of author or oracle is told with the case that shows it
         return case["id"], None, f"{case['id']}: {type(defect).__name__}: {defect}"
 

@@ -11,6 +11,7 @@ from ..core.engine import Broken, Late, Refused, Reply, Returned
 from ..core.model import EngineDescription
 from ..corpus.data import fixture_module
 from ..corpus.digest import digest
+from ..corpus.errors import CorpusError
 from ..corpus.ops import find, ops
 from . import sources
 from .answers import Answers
@@ -85,6 +86,9 @@ class OracleEngine:
         return reply
 
     def _derive(self, what: str, *arguments: Any) -> Json:
+        if not hasattr(self._oracle, what):
+            raise CorpusError(f"the oracle has no {what}(), which numbers that are not exact need")
+
         def derive() -> Any:
             self._ask(self._waiting)
             with sources.guarded(self._base, self._allowed):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from ..core.judge import Rules, judge
 from ..core.model import Verdict
 from ..core.pointers import resolve
 from ..core.states import is_state
+from ..core.template import bound_names
 from ..corpus.data import fixture_module
 from ..corpus.errors import CorpusError
 from ..corpus.load import build, expand
+from ..corpus.ops import find
 from ..corpus.schemas import problem
 from .answers import Answers
 from .oracle_engine import OracleEngine
@@ -33,12 +36,14 @@ def freeze_case(contract: str, written: Json, base: Path, answers: Answers) -> J
     replayed: list[tuple[str, Json, Any]] = []
     steps = []
     for index, step in enumerate(frozen["steps"]):
-        request = _bind(expand(step["request"], base), bound_values)
-        reason, result = oracle.answer(step["op"], request)
-        replayed.append((step["op"], request, result))
-        steps.append({**step, "expect": _fill(oracle, frozen["id"], index, step, request, reason, result)})
-        if reason is None:
-            bound_values |= {name: resolve(result, at) for name, at in step.get("bind", {}).items()}
+        with _in_step(frozen["id"], index, step["op"]):
+            request = _bind(expand(step["request"], base), bound_values)
+            _check_request(frozen, step, request)
+            reason, result = oracle.answer(step["op"], request)
+            replayed.append((step["op"], request, result))
+            steps.append({**step, "expect": _fill(oracle, step, request, reason, result)})
+            if reason is None:
+                bound_values |= {name: resolve(result, at) for name, at in step.get("bind", {}).items()}
     frozen["steps"] = steps
     frozen["relations"] = [
         {**row, "bound": oracle.relation_bound(row, replayed)} if row.get("bound") == "oracle" else row
@@ -51,6 +56,28 @@ def freeze_case(contract: str, written: Json, base: Path, answers: Answers) -> J
         raise CorpusError(found[1], file=frozen["id"], pointer=found[0])
     _confirm(frozen, oracle, base)
     return frozen
+
+
+@contextmanager
+def _in_step(case: str, index: int, op: str) -> Iterator[None]:
+    """Whatever goes wrong within is told in one line, with the case and the step."""
+    try:
+        yield
+    except Exception as defect:  # a defect of author or oracle
+        told = str(defect) if isinstance(defect, CorpusError) else f"{type(defect).__name__}: {defect}"
+        raise CorpusError(f"step {index}, {op}: {' '.join(told.split())}", file=case) from None
+
+
+def _check_request(case: Json, step: Json, request: Json) -> None:
+    """The request meets its op's schema, unless a rejection by the schema is what the case shows.
+
+    One with bound values is left alone: the states of an oracle carry more than those of an engine.
+    """
+    schema = find(step["op"]).request
+    found = None if any(bound_names(step["request"])) else problem(request, schema)
+    by_schema = case.get("mutation", {}).get("rejected_by") == "schema" and "rejects" in step["expect"]
+    if found is not None and not by_schema:
+        raise CorpusError(f"the request does not meet its schema: {found[0] or '/'}: {found[1]}")
 
 
 def adopt(contract: str, written: Json, committed: Json, base: Path) -> Json:
@@ -94,7 +121,8 @@ def _expand_mutation(contract: str, case: Json, base: Path) -> Json:
     name, member, change = mutation["base"], mutation["member"], mutation["change"]
     whole = {member: {"$base": name}}
     mutated = expand({"$base": name, "patch": [change]}, base)
-    sealed, pointers = fixture_module(f"{contract}.oracle").reseal(mutated, change["path"])
+    reseal = getattr(fixture_module(f"{contract}.oracle"), "reseal", _unsealed)
+    sealed, pointers = reseal(mutated, change["path"])
     patch = [change, *({"op": "replace", "path": at, "value": resolve(sealed, at)} for at in pointers)]
     fine = {"op": call["op"], "request": whole, "expect": {"accepts": True}}
     broken = {
@@ -105,6 +133,11 @@ def _expand_mutation(contract: str, case: Json, base: Path) -> Json:
     return {**case, "mutation": {**mutation, "resealed": list(pointers)}, "steps": [fine, broken, fine]}
 
 
+def _unsealed(document: Any, keep: str) -> tuple[Any, list[str]]:
+    """The reseal of a contract whose documents hold no digests of themselves."""
+    return document, []
+
+
 def _bind(value: Any, bound_values: Json) -> Any:
     if isinstance(value, dict):
         if value.keys() == {"$bind"}:
@@ -113,14 +146,12 @@ def _bind(value: Any, bound_values: Json) -> Any:
     return [_bind(item, bound_values) for item in value] if isinstance(value, list) else value
 
 
-def _fill(
-    oracle: OracleEngine, case: str, index: int, step: Json, request: Json, reason: str | None, result: Any
-) -> Json:
+def _fill(oracle: OracleEngine, step: Json, request: Json, reason: str | None, result: Any) -> Json:
     expect: Json = step["expect"]
     if "oracle" not in expect:
         return expect
     if reason is not None:
-        raise CorpusError(f"step {index}: the oracle rejects this: {reason}: {result}", file=case)
+        raise CorpusError(f"the oracle rejects this: {reason}: {result}")
     asked = expect["oracle"]
     pointers = asked["at"] or [f"/{name}" for name in result]
     rest = {key: value for key, value in expect.items() if key != "oracle"}

@@ -1,6 +1,7 @@
 """``fixtures/<contract>/ids.lock``: which ids were ever given out, and in which edition.
 
-An id that once stood there never means another case: when its case goes, the line stays and says ``retired``.
+An id that once was committed never means another case: when its case goes, the line stays and says ``retired``. Until
+the first commit an id may still be thought better of.
 """
 
 from __future__ import annotations
@@ -15,10 +16,26 @@ RETIRED = "retired "
 
 def read(path: Path) -> dict[str, str]:
     """Id to edition, or to ``retired`` and edition; nothing where the contract was never frozen."""
-    if not path.is_file():
-        return {}
-    rows = [line.partition(" ") for line in path.read_text(encoding="utf-8").splitlines()]
-    return {name: edition for name, _, edition in rows}
+    return parse(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def parse(text: str) -> dict[str, str]:
+    """The text of a lock as :func:`read` gives it."""
+    return {name: edition for name, _, edition in (line.partition(" ") for line in text.splitlines())}
+
+
+def given_out(lock: Mapping[str, str], committed: Mapping[str, str] | None, ids: Iterable[str]) -> dict[str, str]:
+    """The lock without what a freeze added and no commit has seen.
+
+    The committed line wins. A live id that neither a commit nor a case has is dropped; a retired line stays, for it can
+    come from a branch that is being merged. Without a history, ``None``, every line counts.
+    """
+    if committed is None:
+        return dict(lock)
+    known, current = {**lock, **committed}, set(ids)
+    return {
+        one: since for one, since in known.items() if one in committed or one in current or since.startswith(RETIRED)
+    }
 
 
 def updated(known: Mapping[str, str], ids: Iterable[str], edition: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from ..core.expect import Accepts
 from ..core.model import Case, Kind, Level
@@ -14,14 +14,37 @@ from .load import Corpus
 from .ops import ops
 from .schemas import problem
 
-
-def lint(corpus: Corpus) -> list[str]:
-    """Every finding as one line that names the case or the id; an empty list is a clean corpus."""
-    return [*_ids(corpus), *_references(corpus), *_coverage(corpus), *_requests(corpus), *_shape(corpus)]
+Own = Callable[[str], bool]
+"""Whether a contract is looked at."""
 
 
-def _ids(corpus: Corpus) -> Iterator[str]:
-    for name, count in Counter(case.id for case in corpus.cases).items():
+def lint(corpus: Corpus, chosen: Collection[str] = ()) -> list[str]:
+    """Every finding as one line that names the case or the id; an empty list is a clean corpus.
+
+    With contracts chosen, only what they wrote is looked at.
+    """
+    own: Own = (lambda contract: contract in chosen) if chosen else (lambda contract: True)
+    cases = [case for case in corpus.cases if own(case.contract)]
+    found = [*_ids(corpus, cases, own), *_references(corpus, cases), *_registries(corpus, own)]
+    return [*found, *_coverage(corpus, own), *_requests(cases), *_shape(cases)]
+
+
+def unclaimed(corpus: Corpus, claimed: Collection[str], chosen: Collection[str] = ()) -> list[str]:
+    """Contracts none of whose profiles is among those that the built-in reference claims: nobody runs their cases."""
+    profiles: dict[str, set[str]] = {case.contract: set() for case in corpus.cases}
+    for profile in corpus.profiles.values():
+        profiles.setdefault(profile.contract, set()).add(profile.name)
+    tested = {case.contract for case in corpus.cases if not chosen or case.contract in chosen}
+    return [
+        f"{contract}: the built-in reference claims no profile of it; its part goes into the bases of Reference in "
+        "conformance/kvassay/engines/reference.py"
+        for contract in sorted(tested)
+        if profiles[contract] and not profiles[contract] & set(claimed)
+    ]
+
+
+def _ids(corpus: Corpus, cases: list[Case], own: Own) -> Iterator[str]:
+    for name, count in Counter(case.id for case in cases).items():
         if count > 1:
             yield f"{name}: the id stands {count} times"
         since = corpus.ids.get(name)
@@ -29,18 +52,21 @@ def _ids(corpus: Corpus) -> Iterator[str]:
             yield f"{name}: the id does not stand in ids.lock of its contract"
         elif since.startswith(RETIRED):
             yield f"{name}: the id was retired and may not be used again"
-    ids = {case.id for case in corpus.cases}
+    ids = {case.id for case in cases}
     for name, since in corpus.ids.items():
-        if name not in ids and not since.startswith(RETIRED):
+        if own(name.partition("/")[0]) and name not in ids and not since.startswith(RETIRED):
             yield f"{name}: the id stands in ids.lock, and no case has it"
-    known = {case.contract for case in corpus.cases}
+    known = {case.contract for case in cases}
     for requirement in corpus.requirements.values():
-        if requirement.contract not in known:
+        if own(requirement.contract) and requirement.contract not in known:
             yield f"{requirement.id}: its chapter {requirement.chapter} has no cases"
 
 
-def _references(corpus: Corpus) -> Iterator[str]:
-    for case in corpus.cases:
+def _references(corpus: Corpus, cases: list[Case]) -> Iterator[str]:
+    with_profiles = {profile.contract for profile in corpus.profiles.values()}
+    for contract in sorted({case.contract for case in cases} - with_profiles):
+        yield f"{contract}: schemas/{contract}/profiles.json has no profile, and every case belongs to one"
+    for case in cases:
         for one in case.requirements:
             if one not in corpus.requirements:
                 yield f"{case.id}: unknown requirement {one}"
@@ -61,30 +87,35 @@ def _references(corpus: Corpus) -> Iterator[str]:
             reason = step.expect.reason
             if reason is not None and reason not in corpus.reasons:
                 yield f"{case.id}: unknown reason {reason}"
+
+
+def _registries(corpus: Corpus, own: Own) -> Iterator[str]:
     for profile in corpus.profiles.values():
-        for op in sorted(profile.ops - ops().keys()):
+        for op in sorted(profile.ops - ops().keys() if own(profile.contract) else ()):
             yield f"{profile.name}: the profile names the unknown op {op}"
     used = {step.expect.reason for case in corpus.cases for step in case.steps}
-    for code in corpus.reasons:
-        if code not in used:
+    for code, reason in corpus.reasons.items():
+        if own(reason.contract) and code not in used:
             yield f"{code}: no case expects this reason"
 
 
-def _coverage(corpus: Corpus) -> Iterator[str]:
+def _coverage(corpus: Corpus, own: Own) -> Iterator[str]:
     tested = {one for case in corpus.cases for one in case.requirements}
     musts = {one for case in corpus.cases if case.level is Level.MUST for one in case.requirements}
     for requirement in corpus.requirements.values():
+        if not own(requirement.contract):
+            continue
         if requirement.id not in tested:
             yield f"{requirement.id}: no case tests this requirement"
         elif requirement.level is Level.MUST and requirement.id not in musts:
             yield f"{requirement.id}: a MUST that only SHOULD cases test"
 
 
-def _requests(corpus: Corpus) -> Iterator[str]:
+def _requests(cases: list[Case]) -> Iterator[str]:
     """Each request meets its op's schema, except where a rejection by the schema is what the case shows."""
     from ..core.tensors import write
 
-    for case in corpus.cases:
+    for case in cases:
         by_schema = case.mutation is not None and case.mutation["rejected_by"] == "schema"
         for index, step in enumerate(case.steps):
             if step.op not in ops() or any(bound_names(step.request)):
@@ -96,8 +127,8 @@ def _requests(corpus: Corpus) -> Iterator[str]:
                 yield f"{case.id}: step {index}: the request does not meet its schema: {found[0]}: {found[1]}"
 
 
-def _shape(corpus: Corpus) -> Iterator[str]:
-    for case in corpus.cases:
+def _shape(cases: list[Case]) -> Iterator[str]:
+    for case in cases:
         yield from _bindings(case)
         if case.kind is Kind.RELATION and not case.relations:
             yield f"{case.id}: a relation case without a relation"

@@ -15,11 +15,13 @@ class ReferencePart(EngineAdapter):
 
     own_profiles: ClassVar[frozenset[str]] = frozenset()
     own_capabilities: ClassVar[Mapping[str, Any]] = {}
+    own_variants: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         parts = [vars(part) for part in reversed(cls.__mro__)]
         cls.profiles = frozenset().union(*(part.get("own_profiles", ()) for part in parts))
+        cls.variants = frozenset().union(*(part.get("own_variants", ()) for part in parts))
         cls.capabilities = {name: value for part in parts for name, value in part.get("own_capabilities", {}).items()}
 
     def open(self) -> None:

@@ -1,25 +1,25 @@
-"""The toy contract's reference as an engine."""
+"""The toy ops of the built-in adapter."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from kvassay_reference.errors import Refusal
 from kvassay_reference.toy import total
 
-from ..adapters.base import EngineAdapter, EngineInfo, Rejected
-
-ADAPTERS = {"toy": "Toy"}
-"""Names of the adapters here, and their classes; read without an import."""
+from ..adapters.base import Rejected
+from .reference_part import ReferencePart
 
 
-class Toy(EngineAdapter):
+class ToyReference(ReferencePart):
     """Sums of rows."""
 
-    engine = EngineInfo("toy", "1")
-    variants: ClassVar[frozenset[str]] = frozenset({"tally/saturating"})
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"tally"})
+    own_variants: ClassVar[frozenset[str]] = frozenset({"tally/saturating"})
 
     def tally_sum(self, request: dict[str, Any]) -> dict[str, Any]:
         """The sum."""
-        if min(request["rows"]) < 0:
-            raise Rejected("NEGATIVE_ROW")
-        return {"sum": total(request["rows"])}
+        try:
+            return {"sum": total(request["rows"])}
+        except Refusal as refusal:
+            raise Rejected(refusal.reason, refusal.detail) from None

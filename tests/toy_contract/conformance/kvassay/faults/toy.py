@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engines.toy import Toy
+from ..engines.reference import Reference
 
 
-class CountsTwice(Toy):
+class CountsTwice(Reference):
     """The last row is counted twice."""
 
     requirement = "TOY-001"
@@ -18,7 +18,7 @@ class CountsTwice(Toy):
         return super().tally_sum({"rows": [*request["rows"], request["rows"][-1]]})
 
 
-class TakesAll(Toy):
+class TakesAll(Reference):
     """A negative row is taken for its size."""
 
     requirement = "TOY-002"
@@ -29,5 +29,5 @@ class TakesAll(Toy):
         return super().tally_sum({"rows": [abs(row) for row in request["rows"]]})
 
 
-CORRECT = (Toy,)
+CORRECT = (Reference,)
 FAULTS = (CountsTwice, TakesAll)
