@@ -21,6 +21,8 @@ from kvassay.cli import explain as explain_module
 from kvassay.cli import oracle as oracle_module
 from kvassay.cli import run as run_module
 from kvassay.cli import selftest as selftest_module
+from kvassay.core.expect import parse
+from kvassay.core.model import Step
 from kvassay.corpus.data import contracts
 from kvassay.corpus.reconcile import Figure
 from kvassay.corpus.schemas import problem
@@ -66,7 +68,7 @@ class TestRun:
         [
             ("Good", 0, "all required cases pass in "),
             ("Nan", 1, "1 case failed in "),
-            ("Drift", 1, "2 cases failed, 2 warnings in "),
+            ("Drift", 1, "4 cases did not pass: 2 failed, 2 warnings in "),
             ("Shy", 1, "1 case failed in "),
         ],
     )
@@ -108,6 +110,16 @@ class TestRun:
     def test_fail_fast_stops(self, kvassay: Command) -> None:
         _, out, _ = run_it(kvassay, "Drift", "--fail-fast", "--json")
         assert len(json.loads(out)["results"]) == 1
+
+    def test_the_report_names_adapter_and_selection(self, kvassay: Command) -> None:
+        arguments = ("--contract", "attention", "--case", "attention/*/order", "--case", "*/polite", "-k", "Given")
+        _, out, _ = run_it(kvassay, "Drift", *arguments, "--json")
+        document = json.loads(out)
+        assert document["adapter"] == "miniature:Drift"
+        chosen = {"case": ["attention/*/order", "*/polite"], "contract": ["attention"], "keyword": ["Given"]}
+        assert document["selection"] == chosen
+        assert document["environment"]["kvassay"] == __version__
+        assert "adapter   miniature:Drift\n" in run_it(kvassay, "Drift")[1]
 
     def test_all_reports_are_written(self, kvassay: Command, tmp_path: Path) -> None:
         names = {"--html": "a/page.html", "--json-report": "b/report.json", "--junit": "c/junit.xml"}
@@ -291,6 +303,21 @@ class TestValidate:
         code, out, err = kvassay("validate", good, bad)
         assert (code, out.count("\n"), err.count("\n")) == (2, 1, 1)
 
+    def test_the_kinds_of_document_are_named(self, kvassay: Command, tmp_path: Path) -> None:
+        path = tmp_path / "a.json"
+        path.write_text('{"colour": "blue"}')
+        told = kvassay("validate", path)[2]
+        for name in ("identity/manifest", "report", "waivers", "registry/profiles"):
+            assert f" {name}," in told
+            code, _, err = kvassay("validate", "--schema", name, path)
+            assert code == 2
+            assert "no schema" not in err
+
+    def test_a_request_is_checked_against_its_op(self, kvassay: Command, tmp_path: Path) -> None:
+        path = tmp_path / "a.json"
+        path.write_text('{"colour": "blue"}')
+        assert kvassay("validate", "--schema", "op:attention.merge", path)[0] == 2
+
     def test_the_schema_can_be_named(self, kvassay: Command, tmp_path: Path) -> None:
         path = tmp_path / "a.json"
         path.write_text("{}")
@@ -308,6 +335,7 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("name", "kind", "told"),
         [
+            ("o-lse-v1", "state schema", ["Base of the logarithm."]),
             ("ATT-901", "requirement", ["Merging with an empty state changes nothing.", "attention/merge/two-empty"]),
             ("SHAPE_MISMATCH", "reason", ["Extents differ.", "Compare them.", "attention/merge/mixed-shapes"]),
             ("attention/merge/order", "case", ["2. attention.merge", "close(a, b)", "ATT-902"]),
@@ -324,6 +352,35 @@ class TestExplain:
         assert all(text in out for text in told)
         data = json.loads(kvassay("explain", name, "--json")[1])
         assert (data["kind"], data["id"]) == (kind, name)
+
+    def test_many_cases_are_folded_and_json_has_them_all(
+        self, kvassay: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        many = tuple(miniature.case(f"attention/many/case-{index}", *miniature.CASES[0].steps) for index in range(25))
+        monkeypatch.setattr(explain_module, "load", lambda: miniature.corpus(many))
+        _, out, _ = kvassay("explain", "attention.merge")
+        assert out.count("attention/many/case-") == 10
+        assert "… 15 more; kvassay explain attention.merge --json" in out
+        assert "… 15 more; kvassay list --requirement ATT-901" in kvassay("explain", "ATT-901")[1]
+        assert len(json.loads(kvassay("explain", "attention.merge", "--json")[1])["cases"]) == 25
+
+    def test_a_title_that_repeats_the_id_is_not_shown(self, kvassay: Command) -> None:
+        assert "two empty" not in kvassay("explain", "attention/merge/two-empty")[1].partition("given")[0]
+        assert "two empty" not in kvassay("list")[1]
+
+    def test_steps_are_told_apart(self, kvassay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        steps = [Step("identity.key", {"record": {"salt": salt}}, parse({"accepts": True})) for salt in "ab"]
+        case = miniature.case("identity/keys/salt", *steps, requirements=("IDN-901",))
+        monkeypatch.setattr(explain_module, "load", lambda: miniature.corpus((case,)))
+        assert "against step 1, /record/salt: b, not a\n" in kvassay("explain", case.id)[1]
+
+    @pytest.mark.parametrize(
+        ("name", "near"),
+        [("identity.block", None), ("attention.merg", "attention.merge"), ("identity.got", "identity.get")],
+    )
+    def test_only_what_may_be_meant_is_proposed(self, name: str, near: str | None) -> None:
+        names = ["identity.lookup", "identity.field.tokens", "identity.get", "attention.merge"]
+        assert explain_module.nearest(name, names) == near
 
 
 class TestSelftest:

@@ -133,10 +133,16 @@ def test_a_crash_costs_one_item_each(outer: pytest.Pytester) -> None:
 @pytest.mark.parametrize("more", [[], ["-n", "2"]])
 def test_an_adapter_that_does_not_start_stops_the_run(outer: pytest.Pytester, more: list[str]) -> None:
     result = judge(outer, "Unstartable", *more)
-    assert result.ret != 0
-    assert result.parseoutcomes().get("failed", 0) <= 2
-    result.stdout.fnmatch_lines(["*the adapter could not start*no such device*"])
-    assert "Traceback" not in result.stdout.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: kvassay: the adapter could not start: *no such device*"])
+    assert "FAILED" not in result.stdout.str()
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_cases_can_be_collected_without_the_engine(outer: pytest.Pytester) -> None:
+    result = judge(outer, "Unstartable", "--collect-only", "-q")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["kvassay::attention/merge/two-empty"])
 
 
 @pytest.mark.parametrize(

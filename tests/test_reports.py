@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -17,17 +18,21 @@ import numpy as np
 import pytest
 from kvassay import EngineAdapter, Rejected
 from kvassay.adapters.local import InProcess
-from kvassay.core.model import Finding, Result, Verdict
+from kvassay.core.engine import Returned
+from kvassay.core.expect import parse
+from kvassay.core.model import Exchange, Finding, Kind, Result, Step, Verdict
 from kvassay.core.tensors import DTYPES, Recipe
 from kvassay.corpus.schemas import problem
 from kvassay.reports import document as documents
-from kvassay.reports import html, json_report, junit
+from kvassay.reports import html, json_report, junit, terminal
+from kvassay.reports.changes import changes
 from kvassay.reports.differences import differences
-from kvassay.reports.evidence import as_text, evidence, headline
-from kvassay.reports.layout import lines, plain
+from kvassay.reports.evidence import as_text, changed, evidence, headline, own_title
+from kvassay.reports.layout import inline, lines, plain
 from kvassay.reports.shorten import shorten
-from kvassay.reports.written import as_written
+from kvassay.reports.written import as_written, resealed
 from kvassay.runner import Session, run
+from rich.console import Console
 
 ENGINES = (miniature.Good, miniature.Nan, miniature.Drift, miniature.Shy, miniature.Hostile)
 
@@ -36,7 +41,7 @@ def report(adapter: type[EngineAdapter], *, strict: bool = False) -> documents.D
     corpus = miniature.corpus()
     engine = InProcess(adapter)
     outcome = run(Session(engine, corpus, strict=strict), corpus.cases)
-    return documents.report(outcome, corpus, "kvassay run --adapter x")
+    return documents.report(outcome, corpus, "kvassay run --adapter x", "x", {"contract": ("attention",), "case": ()})
 
 
 def row(document: documents.Document, case: str) -> documents.Document:
@@ -139,7 +144,7 @@ def test_evidence_holds_everything_that_a_reader_needs() -> None:
     failed = row(document, "attention/merge/two-empty")
     told = as_text(evidence(failed, document["requirements"]))
     labels = [line.split(" ")[0] for line in told.splitlines() if not line.startswith(" ")]
-    assert labels == ["finding", "sent", "expected", "returned", "differs", "requires", "why", "repeat"]
+    assert labels == ["finding", "given", "sent", "expected", "returned", "differs", "requires", "why", "repeat"]
     assert "Merging with an empty state changes nothing." in told
     assert "out[0, 0]: expected 0, returned NaN" in told
     assert told.endswith("kvassay run --adapter x --case attention/merge/two-empty")
@@ -157,10 +162,57 @@ def test_the_calls_before_the_failing_one_are_told() -> None:
 
     corpus = miniature.corpus(cases=(miniature.CASES[2],))
     outcome = run(Session(InProcess(Second), corpus), corpus.cases)
-    (failed,) = documents.report(outcome, corpus, "x")["results"]
+    (failed,) = documents.report(outcome, corpus, "x", "x", {})["results"]
     told = as_text(evidence(failed, {}))
     assert "finding   step 2, attention.merge: a legal request was rejected: SHAPE_MISMATCH" in told
     assert "before    1. attention.merge:" in told
+
+
+def failing(expected: Any, returned: Any, message: str = "/outcome differs") -> documents.Document:
+    step = miniature.CASES[0].steps[0]
+    item = Result(
+        miniature.CASES[0],
+        Verdict.FAIL,
+        Finding(0, "/outcome", message, expected, returned),
+        exchanges=(Exchange(step.op, {}, Returned({"outcome": returned}), 0.0),),
+    )
+    return documents.result(item, miniature.corpus(), "x")
+
+
+@pytest.mark.parametrize(
+    ("expected", "returned", "told"),
+    [
+        ("miss", "hit", "/outcome: expected miss, returned hit"),
+        (0, 16, "/outcome: expected 0, returned 16"),
+        ([1], [2], "/outcome differs"),
+        ("miss", "hit" * 50, "/outcome differs"),
+    ],
+)
+def test_the_headline_names_short_values(expected: Any, returned: Any, told: str) -> None:
+    assert headline(failing(expected, returned)) == f"step 1, attention.merge: {told}"
+
+
+@pytest.mark.parametrize(
+    ("case", "title", "own"),
+    [("a/b/one-row", "One row", ""), ("a/b/one-row", "A single row", "A single row"), ("a/b/Q", "q", "")],
+)
+def test_a_title_that_only_repeats_the_id_is_left_out(case: str, title: str, own: str) -> None:
+    assert own_title(case, title) == own
+
+
+def test_the_document_knows_adapter_and_selection_and_old_ones_are_read_without() -> None:
+    document = report(miniature.Drift)
+    assert (document["adapter"], document["selection"]) == ("x", {"contract": ["attention"]})
+    old = {name: value for name, value in document.items() if name not in ("adapter", "selection")}
+    old["results"] = [
+        {**one, "exchanges": [{k: v for k, v in call.items() if k != "changes"} for call in one["exchanges"]]}
+        for one in old["results"]
+    ]
+    assert problem(old, "urn:kvassay:report") is None
+    assert html.render(old)
+    assert junit.render(old)
+    out = Console(file=io.StringIO(), width=100)
+    terminal.summary(old, out)
 
 
 def test_an_unexpected_pass_names_the_waiver() -> None:
@@ -229,7 +281,7 @@ class TestWritten:
 
     def test_base_documents_are_named_and_all_else_is_what_was_sent(self) -> None:
         sent = {"document": {"a": 1}, "states": [miniature.FULL]}
-        shown = as_written(self.WRITTEN, sent)
+        shown = as_written(self.WRITTEN, sent, resealed({"mutation": {"resealed": ["/seals/lease_sha256"]}}))
         assert shown["document"] == {
             "$base": "identity/base",
             "patch": [self.WRITTEN["document"]["patch"][0], self.WRITTEN["document"]["patch"][2]],
@@ -243,12 +295,92 @@ class TestWritten:
             "    and 1 digest derived anew",
         ]
 
-    def test_a_digest_that_is_itself_the_change_is_shown(self) -> None:
-        patch = [{"op": "replace", "path": "/seals/source_sha256", "value": self.DIGEST}]
-        assert as_written({"$base": "b", "patch": patch}, {})["patch"] == patch
+    def test_a_digest_that_the_author_set_is_shown(self) -> None:
+        patch = [
+            {"op": "replace", "path": "/tokens", "value": [0, 0]},
+            {"op": "replace", "path": "/prompt_embeds_sha256", "value": self.DIGEST},
+        ]
+        assert as_written({"$base": "b", "patch": patch}, {}) == {"$base": "b", "patch": patch}
+        added = {"op": "add", "path": "/seals/lease_sha256", "value": self.DIGEST}
+        shown = as_written({"$base": "b", "patch": [added]}, {}, frozenset({added["path"]}))
+        assert shown == {"$base": "b", "patch": [added]}, "what was added was not there to be derived anew"
 
     def test_a_request_of_another_form_is_shown_as_sent(self) -> None:
         assert as_written(None, {"a": 1}) == as_written({"b": 2}, {"a": 1}) == {"a": 1}
+
+
+class TestInline:
+    @pytest.mark.parametrize(
+        ("value", "line"),
+        [
+            ([1, 2, 3], "[1, 2, 3]"),
+            (list(range(1, 101)), "[1, 2, 3, 4, 5, …, 100]"),
+            ({"a": [], "b": {"c": None}}, "{a: [], b: {c: null}}"),
+            ([{"sha256": "a" * 64, "at": 4}] * 2, "[{sha256: %s…, at: 4}, {sha256: %s…, at: 4}]" % (("a" * 19,) * 2)),
+            ({"dtype": "uint8", "shape": [3], "data": [1, 2, 3]}, "uint8[3] 1 2 3"),
+            ({"dtype": "uint8", "shape": [9, 2], "data": "sgCy" * 7}, "uint8[9, 2] base64 sgCysgCysgCysgCysgCysgC…"),
+        ],
+    )
+    def test_lists_and_members_stand_in_brackets(self, value: Any, line: str) -> None:
+        assert inline(value) == line
+
+    @pytest.mark.parametrize("value", ["x" * 5000, [["y" * 90] * 90] * 90, {"k" * 500: 1}])
+    def test_no_line_is_longer_than_asked(self, value: Any) -> None:
+        assert len(inline(value, 60)) == 60
+        assert inline(value, 60).endswith("…")
+
+
+class TestChanges:
+    def test_the_members_that_tell_calls_apart(self) -> None:
+        first = {"record": {"tokens": [1, 2], "images": [{"at": 4, "sha": "a"}]}}
+        second = {"record": {"tokens": [1, 2], "images": [{"at": 4, "sha": "b"}]}, "data": np.zeros(3)}
+        other = {"pages": 7}
+        assert changes([first, second, other, first]) == [
+            None,
+            {
+                "from": 0,
+                "count": 1,
+                "members": [{"path": ["record", "images", 0, "sha"], "before": "a", "now": "b"}],
+            },
+            None,
+            None,
+        ]
+
+    def test_tensors_are_not_compared(self) -> None:
+        recipe = Recipe("float32", (2,), 7, 0, ())
+        for before, now in ((np.zeros(2), np.ones(2)), (np.zeros(2), recipe)):
+            assert changes([{"kv": {"k": before}}, {"kv": {"k": now}}]) == [None, None]
+
+    def test_few_are_named_and_all_are_counted(self) -> None:
+        _, found = changes([{"a": [0] * 50}, {"a": [1] * 50}])
+        assert found is not None
+        assert (len(found["members"]), found["count"]) == (4, 50)
+        assert changed(found, "against step {}, ")[0] == "against step 1, /a/0: 1, not 0"
+        assert changed(found)[-1] == "46 more"
+
+    def test_a_report_tells_them(self) -> None:
+        def step(salt: str, name: str) -> Step:
+            request = {"record": {"tokens": [1] * 40, "salt": salt}}
+            return Step("identity.key", request, parse({"accepts": True}), bind={name: "/keys/0"})
+
+        relation = {"relation": "distinct", "of": ["a", "b"]}
+        case = miniature.case(
+            "identity/keys/salt",
+            step("x", "a"),
+            step("y", "b"),
+            profile="keys",
+            requirements=("IDN-901",),
+            relations=(relation,),
+            kind=Kind.RELATION,
+        )
+        item = Result(
+            case,
+            Verdict.FAIL,
+            Finding(None, "distinct(a, b)", "two operands are equal", "distinct(a, b)", {"a": "same", "b": "same"}),
+            exchanges=tuple(Exchange(one.op, one.request, Returned({"keys": ["same"]}), 0.0) for one in case.steps),
+        )
+        shown = documents.result(item, miniature.corpus((case,)), "x")
+        assert "between   call 2 against call 1, /record/salt: y, not x" in as_text(evidence(shown, {}))
 
 
 class TestDifferences:
@@ -289,6 +421,25 @@ class TestDifferences:
         found, count = differences(a, b, limits)
         assert [one.path for one in found] == [("out", 1), ("lse", 0)]
         assert count == 2
+
+
+class TestSummary:
+    def told(self, adapter: type[EngineAdapter]) -> str:
+        out = Console(file=io.StringIO(), width=100)
+        terminal.summary(report(adapter), out)
+        return out.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    def test_failures_are_counted_by_requirement(self) -> None:
+        rows = [line.split() for line in self.told(miniature.Drift).splitlines()]
+        assert ["ATT-901", "4", "Title", "of", "ATT-901"] in rows
+
+    def test_the_conclusion_adds_up_to_the_table(self) -> None:
+        told = self.told(miniature.Drift)
+        assert "attention     2     4" in told
+        assert "4 cases did not pass: 2 failed, 2 warnings in " in told
+
+    def test_a_single_failure_needs_no_table(self) -> None:
+        assert "requirement" not in self.told(miniature.Nan)
 
 
 class TestJunit:
@@ -377,6 +528,19 @@ class TestHtml:
         links = {value.removeprefix("#") for tag, name, value in page.attributes if tag == "a" and name == "href"}
         assert links == {"cases", "case-attention/merge/order"}
         assert links <= {*page.ids}
+
+    def test_the_page_names_the_adapter_and_repeats_the_whole_run(self) -> None:
+        document = report(miniature.Drift) | {
+            "selection": {"contract": ["attention"], "keyword": ["a b"]},
+            "strict": True,
+        }
+        page = Page(html.render(document))
+        told = "".join(page.text)
+        assert "kvassay run --adapter x --contract attention -k 'a b' --strict" in told
+        assert "drift 1.0 through x" in told
+
+    def test_code_in_a_sentence_is_set_as_code(self) -> None:
+        assert html.prose("`a<b` and ``") == "<code>a&lt;b</code> and ``"
 
     def test_differing_elements_are_marked(self) -> None:
         text = html.render(report(miniature.Drift))

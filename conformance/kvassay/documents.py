@@ -52,6 +52,11 @@ def recognise(document: Any) -> str | None:
     return best if score > 0 else None
 
 
+def whole_documents() -> list[str]:
+    """URIs of the schemas of documents that stand alone; the requests of ops are left out."""
+    return [uri for uri, _ in _objects() if not uri.endswith("#/$defs/request")]
+
+
 def _objects() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The object schemas that stand for whole documents: top levels, registries, and requests of ops."""
     for uri, schema in schemas().items():

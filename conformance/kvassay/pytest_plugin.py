@@ -85,6 +85,23 @@ class Run:
         corpus = f"edition {self.corpus.edition}, {self.corpus.digest[:12]}"
         return f"kvassay: adapter {self.options.kvassay_adapter}, {len(self.cases)} cases of corpus {corpus}"
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Start the engine before anything is collected: an adapter that cannot start is an error of usage.
+
+        A distributed run sees so too, in the process that hands out the cases, which then lets its engine go.
+        """
+        from .adapters.errors import AdapterError
+
+        if self.options.collectonly or hasattr(session.config, "workerinput"):
+            return
+        try:
+            own = self.session()
+        except AdapterError as problem:
+            raise pytest.UsageError(f"kvassay: the adapter could not start: {problem.message}") from None
+        if session.config.pluginmanager.hasplugin("dsession"):
+            own.engine.close()
+            self._session = None
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Add the cases to whatever was collected."""
@@ -111,7 +128,7 @@ class Run:
         return {name: getattr(self.options, f"kvassay_{name}") for name in names}
 
     def session(self) -> Session:
-        """The engine of this process under judgement, started at its first case; raises :class:`AdapterError`."""
+        """The engine of this process under judgement, started when first asked for; raises :class:`AdapterError`."""
         from .adapters.errors import AdapterError
         from .cli.run import session
 

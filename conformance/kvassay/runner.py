@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
+from . import __version__
 from .adapters.errors import AdapterError
 from .adapters.smoke import smoke
 from .core.engine import Engine, Late
@@ -149,9 +150,14 @@ def run(
     return session.report()
 
 
-def environment(packages: Iterable[str] = ("kvassay", "numpy", "ml_dtypes")) -> dict[str, str]:
+def environment(packages: Iterable[str] = ("numpy", "ml_dtypes")) -> dict[str, str]:
     """Versions and machine, as they stand in a report."""
-    found = {"python": platform.python_version(), "platform": platform.system(), "machine": platform.machine()}
+    found = {
+        "kvassay": __version__,
+        "python": platform.python_version(),
+        "platform": platform.system(),
+        "machine": platform.machine(),
+    }
     for name in packages:
         try:
             found[name] = version(name)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ..core.model import Case, Level, Status
 from ..corpus import load
+from ..reports.evidence import own_title
 from .console import dump, out, say
 from .selectors import select, selectors
 
@@ -42,7 +43,8 @@ def line(case: Case, width: int) -> Text:
     """One case as people read it."""
     text = Text(f"{case.id:<{width}}  ")
     text.append(f"{' '.join(case.requirements)}  ", "dim")
-    text.append(case.title)
+    text.append(own_title(case.id, case.title))
+    text.rstrip()
     notes = [*(["should"] if case.level is Level.SHOULD else []), *(["provisional"] if is_new(case) else [])]
     if notes:
         text.append(f"  ({', '.join(notes)})", "yellow")

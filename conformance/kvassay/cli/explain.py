@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -17,9 +18,12 @@ from ..core.model import Step
 from ..corpus import Corpus, CorpusError, load
 from ..corpus.data import is_clone, read_json, root
 from ..corpus.ops import ops
+from ..corpus.schemas import schemas
 from ..faults import selftest
+from ..reports.changes import changes
+from ..reports.evidence import changed, own_title
 from ..reports.layout import lines, plain
-from ..reports.written import as_written
+from ..reports.written import as_written, resealed
 from .console import dump, out, say
 
 Explanation = dict[str, Any]
@@ -27,13 +31,19 @@ Explanation = dict[str, Any]
 
 WIDTH = 100
 LABEL = 13
+LISTED = ("requirement", "profile", "variant")
+"""Kinds of id by which ``kvassay list`` selects."""
+FOLD = 10
+"""Cases that are shown; ``--json`` has the others."""
+NEAR = 0.6
+"""How alike an id must be to be meant."""
 
 
 @click.command("explain", short_help="Say what an id stands for, and what hangs on it.")
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def command(name: str, as_json: bool) -> int:
-    """Explain a requirement, reason, case, op, profile, capability, variant, contract or fault.
+    """Explain a requirement, reason, case, op, profile, capability, variant, contract, state schema or fault.
 
     \b
     Examples:
@@ -62,6 +72,7 @@ def explain(corpus: Corpus, name: str) -> Explanation:
         ("capability", corpus.capabilities, capability),
         ("variant", corpus.variants, variant),
         ("contract", dict.fromkeys(corpus.contracts), contract),
+        ("state schema", states(), state),
         ("fault", faults, fault),
     ):
         if name in names:
@@ -70,10 +81,19 @@ def explain(corpus: Corpus, name: str) -> Explanation:
     if len(short) == 1:
         return {"kind": "fault", "id": short[0], **fault(corpus, short[0], faults)}
     everything = [*corpus.requirements, *corpus.reasons, *(one.id for one in corpus.cases), *ops()]
-    everything += [*corpus.profiles, *corpus.capabilities, *corpus.variants, *corpus.contracts, *faults]
-    by_case = {one.lower(): one for one in everything}
-    near = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.5)
-    raise CorpusError(f"nothing is called {name!r}" + (f"; did you mean {by_case[near[0]]!r}?" if near else ""))
+    everything += [*corpus.profiles, *corpus.capabilities, *corpus.variants, *corpus.contracts, *states(), *faults]
+    near = nearest(name, everything)
+    raise CorpusError(f"nothing is called {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The id that was meant: alike as a whole and in its last part, since all ids of a contract begin alike."""
+    by_case = {one.lower(): one for one in names}
+    for near in difflib.get_close_matches(name.lower(), by_case, n=5, cutoff=NEAR):
+        asked, end = (re.split("[/.]", one)[-1] for one in (name.lower(), near))
+        if difflib.SequenceMatcher(None, asked, end).ratio() >= NEAR:
+            return by_case[near]
+    return None
 
 
 Faults = Mapping[str, type[EngineAdapter]]
@@ -117,9 +137,9 @@ def reason(corpus: Corpus, name: str, faults: Faults) -> Explanation:
 def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     """The steps of a case and who fails it."""
     item = next(one for one in corpus.cases if one.id == name)
-    written = corpus.raw(name).get("steps", ())
+    written = corpus.raw(name)
     return {
-        "title": item.title,
+        "title": own_title(name, item.title),
         "level": f"{item.level.value}, {item.status.value}",
         "profile": item.profile,
         **({"variant": item.variant} if item.variant else {}),
@@ -131,7 +151,7 @@ def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
         "given": item.given,
         "why": item.why,
         "requirements": {one: corpus.requirements[one].text for one in item.requirements if one in corpus.requirements},
-        "steps": [line for index in range(len(item.steps)) for line in _step(index, item.steps[index], written)],
+        "steps": list(_steps(item.steps, written)),
         "relations": [f"{one['relation']}({', '.join(one['of'])})" for one in item.relations],
         "faults": {key: doc(one) for key, one in faults.items() if name in getattr(one, "killed_by", ())},
         "engines": verdicts({name}),
@@ -206,9 +226,25 @@ def fault(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     }
 
 
+def states() -> dict[str, Mapping[str, Any]]:
+    """The schemas of partial states by name."""
+    defined = schemas()["urn:kvassay:tensor"]["$defs"].values()
+    named = {node.get("properties", {}).get("schema", {}).get("const"): node for node in defined}
+    return {name: node for name, node in named.items() if name}
+
+
+def state(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """What a partial state of this schema holds."""
+    node = states()[name]
+    return {
+        "meaning": node.get("description", ""),
+        "members": {key: rule.get("description", "") for key, rule in node["properties"].items()},
+    }
+
+
 def titles(cases: Any) -> dict[str, str]:
-    """Case id to title."""
-    return {one.id: one.title for one in cases}
+    """Case id to what its title adds."""
+    return {one.id: own_title(one.id, one.title) for one in cases}
 
 
 def doc(fault: type[EngineAdapter]) -> str:
@@ -243,12 +279,21 @@ def show(explanation: Explanation, console: Console) -> None:
     for label, value in explanation.items():
         if label in ("kind", "id") or not value:
             continue
-        for number, line in enumerate(_paragraph(value)):
+        rows = _paragraph(value)
+        if label == "cases" and len(rows) > FOLD:
+            rows = [*rows[:FOLD], f"… {len(rows) - FOLD} more; {_all(explanation)}"]
+        for number, line in enumerate(rows):
             say(console, Text.assemble((f"{label if number == 0 else '':<{LABEL}}", "dim"), line))
 
 
+def _all(explanation: Explanation) -> str:
+    """The command that names every case."""
+    kind, name = explanation["kind"], explanation["id"]
+    return f"kvassay list --{kind} {name}" if kind in LISTED else f"kvassay explain {name} --json"
+
+
 def _paragraph(value: Any) -> list[str]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and value:
         width = min(max(len(key) for key in value), 56)
         return [f"{key:<{width}}  {text}".rstrip() for key, text in value.items()]
     if isinstance(value, list):
@@ -256,13 +301,17 @@ def _paragraph(value: Any) -> list[str]:
     return [row for line in str(value).split("\n") for row in textwrap.wrap(line, WIDTH) or [""]]
 
 
-def _step(index: int, step: Step, written: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    head = f"{index + 1}. {step.op}"
-    yield f"{head}  ({step.note})" if step.note else head
-    request = written[index]["request"] if index < len(written) else None
-    for line in lines(as_written(request, step.request), limit=16):
-        yield f"     {plain(line)}"
-    yield f"   {step.expect.describe()}"
+def _steps(steps: Sequence[Step], raw: Mapping[str, Any]) -> Iterator[str]:
+    written, derived = raw.get("steps", ()), resealed(raw)
+    told = changes([step.request for step in steps])
+    for index, (step, change) in enumerate(zip(steps, told, strict=True)):
+        head = f"{index + 1}. {step.op}"
+        yield f"{head}  ({step.note})" if step.note else head
+        request = written[index]["request"] if index < len(written) else None
+        for line in lines(as_written(request, step.request, derived), limit=16):
+            yield f"     {plain(line)}"
+        yield from (f"     {line}" for line in changed(change, "against step {}, "))
+        yield f"   {step.expect.describe()}"
 
 
 def _kinds(rows: list[Mapping[str, Any]]) -> list[str]:

@@ -24,7 +24,7 @@ from ..runner import Session, run
 from ..waivers import Waivers
 from ..waivers import load as load_waivers
 from .console import out, say, write
-from .selectors import select, selectors
+from .selectors import select, selection, selectors
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SCALE = click.FloatRange(min=0, min_open=True, max=1000)
@@ -72,7 +72,7 @@ def command(**options: Any) -> int:
             report = run(judged, cases, on_start=watch.start, on_result=watch.result, fail_fast=options["fail_fast"])
     finally:
         judged.engine.close()
-    document = documents.report(report, corpus, watch.command)
+    document = documents.report(report, corpus, watch.command, options["adapter"], selection(options))
     for name, render in RENDERERS.items():
         if options[name]:
             write(options[name], render(document))

@@ -26,6 +26,10 @@ OPTIONS = (
 )
 
 
+NAMES = ("case", "contract", "profile", "requirement", "kind", "level", "variant")
+"""The options that may be repeated."""
+
+
 def selectors(command: F) -> F:
     """Give a command the selecting options; each may be repeated, and all must hold together."""
     for option in reversed(OPTIONS):
@@ -35,5 +39,10 @@ def selectors(command: F) -> F:
 
 def select(corpus: Corpus, options: dict[str, Any]) -> tuple[Case, ...]:
     """The cases that a command's options name; raises :class:`CorpusError` when none is left."""
-    names = ("case", "contract", "profile", "requirement", "kind", "level", "variant")
-    return corpus.select(**{name: options[name] for name in names}, keyword=options["keyword"])
+    return corpus.select(**{name: options[name] for name in NAMES}, keyword=options["keyword"])
+
+
+def selection(options: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What a command's options select by, as a report records it."""
+    keyword = () if options["keyword"] is None else (options["keyword"],)
+    return {**{name: tuple(options[name]) for name in NAMES}, "keyword": keyword}

@@ -9,7 +9,7 @@ import click
 
 from ..corpus import CorpusError
 from ..corpus.schemas import known, problem
-from ..documents import read, recognise
+from ..documents import read, recognise, whole_documents
 from ..reports.shorten import text
 from ..waivers import load as load_waivers
 from .console import out, say
@@ -45,14 +45,34 @@ def command(files: tuple[Path, ...], schema: str | None) -> int:
     return 2 if bad else 0
 
 
+def kinds() -> str:
+    """What people hand to the suite, by the names that ``--schema`` takes."""
+    return f"{', '.join(map(shown, whole_documents()))}, or op:CONTRACT.OP for a request"
+
+
+def shown(uri: str) -> str:
+    """A schema's URI as people write it."""
+    return uri.removeprefix(PREFIX).replace("#/$defs", "")
+
+
+def named(schema: str) -> str:
+    """The URI behind such a name."""
+    name = schema.removesuffix(".json")
+    if name.startswith("op:"):
+        return f"{PREFIX}{name}#/$defs/request"
+    return {shown(uri): uri for uri in whole_documents()}.get(name, f"{PREFIX}{name}")
+
+
 def check(path: Path, schema: str | None = None) -> str:
     """Name of the schema of a valid document; raises :class:`CorpusError` for an invalid one."""
     document = read(path)
-    uri = f"{PREFIX}{schema.removesuffix('.json')}" if schema else recognise(document)
+    uri = named(schema) if schema else recognise(document)
     if uri is None:
-        raise CorpusError("like no document of the suite; --schema NAME says which it should be", file=str(path))
+        raise CorpusError(
+            f"like no document of the suite; --schema NAME says which it should be: {kinds()}", file=str(path)
+        )
     known(uri)
-    name = uri.removeprefix(PREFIX).replace("#/$defs", "")
+    name = shown(uri)
     found = problem(document, uri)
     if found is not None:
         raise CorpusError(f"{found[1]} (schema {name})", file=str(path), pointer=found[0] or "/")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.engine import Broken, NotSupported, Refused, Returned
 from ..core.model import EngineDescription, Finding, Requirement, Result, Verdict
 from ..core.report import fails
+from .changes import changes
 from .differences import EXACT, Difference, comparable, differences, meant
 from .shorten import number, shorten, text, trace
-from .written import as_written
+from .written import as_written, resealed
 
 if TYPE_CHECKING:
     from ..core.report import Report
@@ -25,13 +26,20 @@ SENTENCE = 2000
 EXCHANGES = 16
 
 
-def report(outcome: Report, corpus: Corpus, command: str) -> Document:
-    """The whole run. ``command`` is the command line that repeats a case when ``--case ID`` is put after it."""
+def report(
+    outcome: Report, corpus: Corpus, command: str, adapter: str, selection: Mapping[str, Sequence[str]]
+) -> Document:
+    """The whole run. ``command`` is the command line that repeats a case when ``--case ID`` is put after it.
+
+    ``selection`` holds the values of the options that chose the cases, by option.
+    """
     results = [result(item, corpus, command, strict=outcome.strict) for item in outcome.results]
     named = sorted({name for item in outcome.results for name in item.case.requirements})
     return {
         "format": FORMAT,
         "engine": engine(outcome.engine),
+        "adapter": text(adapter),
+        "selection": {name: list(values) for name, values in selection.items() if values},
         "corpus": {
             "edition": outcome.corpus_edition,
             "spec_version": outcome.spec_version,
@@ -112,17 +120,20 @@ def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) 
 
 def exchanges(item: Result, written: Mapping[str, Any]) -> list[Document]:
     """The last calls: requests as the case writes them, tensors shortened, replies as they came."""
-    steps = written.get("steps", ())
-    rows = [
+    steps, derived = written.get("steps", ()), resealed(written)
+    first = max(0, len(item.exchanges) - EXCHANGES)
+    kept = item.exchanges[first:]
+    told = changes([one.request for one in kept])
+    return [
         {
             "op": one.op,
-            "request": as_written(steps[index]["request"] if index < len(steps) else None, one.request),
+            "request": as_written(steps[index]["request"] if index < len(steps) else None, one.request, derived),
+            **({} if change is None else {"changes": change}),
             "reply": reply(one.reply),
             "seconds": round(one.seconds, 6),
         }
-        for index, one in enumerate(item.exchanges)
+        for index, (one, change) in enumerate(zip(kept, told, strict=True), first)
     ]
-    return rows[-EXCHANGES:]
 
 
 def reply(item: Any) -> Document:

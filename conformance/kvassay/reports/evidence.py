@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .document import Document
-from .layout import Line, Path, is_tensor, lines, plain, scalar
+from .layout import Line, Path, inline, is_tensor, lines, plain, scalar
 
 LABEL = 10
 DETAIL_LINES = 10
 BEFORE_LINES = 5
 SENT_LINES = 14
+BETWEEN_LINES = 8
 SIDE_LINES = 14
 WIDTH = 96
+SIDE = 32
+"""Characters up to which a value stands in the headline."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Part:
 def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Part, ...]:
     """Everything that a reader needs to judge the verdict and to see it again."""
     parts = [_sentence("finding", headline(result))]
+    if "given" in result:
+        parts.append(_sentence("given", result["given"]))
     finding = result["finding"]
     if trace(result):
         parts.append(Part("detail", tuple([(line, False)] for line in trace(result)[:DETAIL_LINES])))
@@ -37,6 +43,7 @@ def evidence(result: Document, requirements: Mapping[str, Document]) -> tuple[Pa
         *before, sent = result["exchanges"]
         parts += _before(before)
         parts.append(_value("sent", {sent["op"]: sent["request"]}, limit=SENT_LINES))
+        parts += _bounded("between", between(result["exchanges"]), BETWEEN_LINES)
         if finding["expected"] is not None:
             parts.append(_value("expected", finding["expected"], marks, SIDE_LINES))
         returned = came_back(finding, sent)
@@ -60,8 +67,16 @@ def headline(result: Document) -> str:
         return f"passes, although a waiver expects {result['waived']}" if stale else result["verdict"]
     ratio = finding.get("ratio")
     message = finding["message"].partition("\n")[0]
+    if message == f"{finding.get('at')} differs" and _is_plain(finding):
+        message = f"{finding['at']}: expected {scalar(finding['expected'])}, returned {scalar(finding['returned'])}"
     far = isinstance(ratio, int | float) and ratio > 1 and "times it" not in message
     return f"{_place(finding)}{message}{f' ({ratio:.3g} times the bound)' if far else ''}"
+
+
+def _is_plain(finding: Document) -> bool:
+    """Whether both sides are values that stand on one line."""
+    sides = (finding["expected"], finding["returned"])
+    return not any(isinstance(side, Mapping | list) or len(scalar(side)) > SIDE for side in sides)
 
 
 def _place(finding: Document) -> str:
@@ -98,6 +113,17 @@ def spot(path: list[str | int]) -> str:
     return f"{names}[{', '.join(indices)}]" if indices else names
 
 
+def title(result: Document) -> str:
+    """A case's title where it says more than the end of its id."""
+    return own_title(result["case"], result["title"])
+
+
+def own_title(case: str, given: str) -> str:
+    """The title of a case, empty where it only repeats the end of the id."""
+    derived = case.rpartition("/")[2].replace("-", " ")
+    return "" if given.casefold() == derived.casefold() else given
+
+
 def as_text(parts: tuple[Part, ...], indent: str = "") -> str:
     """All parts as plain text."""
     rows = []
@@ -132,6 +158,38 @@ def _before(exchanges: list[Document]) -> list[Part]:
     return [Part("before", tuple(rows))] if rows else []
 
 
+def _bounded(label: str, rows: list[str], limit: int) -> list[Part]:
+    left = len(rows) - limit
+    rows = [*rows[:limit], f"… {left} more"] if left > 0 else rows
+    return [Part(label, tuple([(row, False)] for row in rows))] if rows else []
+
+
+def between(exchanges: list[Document]) -> list[str]:
+    """What tells the calls apart, where they share members; calls that differ in the same way stand together."""
+    groups: dict[str, tuple[Document, list[int]]] = {}
+    for number, one in enumerate(exchanges, 1):
+        if "changes" in one:
+            groups.setdefault(json.dumps(one["changes"]), (one["changes"], []))[1].append(number)
+    rows = []
+    for changes, numbers in groups.values():
+        calls = f"call{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+        rows += changed(changes, f"{calls} against call {{}}, ")
+    return rows
+
+
+def changed(changes: Document | None, head: str = "") -> list[str]:
+    """One line for each member that differs from an earlier call's; ``head`` may name that call by ``{}``."""
+    if changes is None:
+        return []
+    start = head.format(changes["from"] + 1)
+    rows = [
+        f"{start}/{'/'.join(map(str, one['path']))}: {_short(one['now'])}, not {_short(one['before'])}"
+        for one in changes["members"]
+    ]
+    left = changes["count"] - len(changes["members"])
+    return [*rows, *([f"{start}{left} more"] if left > 0 else [])]
+
+
 def _differences(finding: Document) -> list[Part]:
     shown = finding["differences"]
     if not shown or (finding["differing"] == 1 and not is_tensor(finding["expected"]) and len(shown[0]["path"]) < 2):
@@ -144,7 +202,4 @@ def _differences(finding: Document) -> list[Part]:
 
 
 def _short(value: Any) -> str:
-    line = (
-        " ".join(plain(line) for line in lines(value, limit=4)) if isinstance(value, Mapping | list) else scalar(value)
-    )
-    return line if len(line) <= 80 else f"{line[:79]}…"
+    return inline(value, 80)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -17,11 +19,12 @@ from string import Template
 from typing import Any
 
 from .document import Document
-from .evidence import came_back, headline, marked, spot, trace
-from .layout import Path, lines, scalar
+from .evidence import between, came_back, headline, marked, spot, title, trace
+from .layout import Path, inline, lines, scalar
 from .terminal import CALM, VERDICTS, conclusion, uncounted
 
 LINES = 120
+CODE = re.compile("`([^`]+)`")
 
 
 def render(document: Document) -> str:
@@ -30,20 +33,20 @@ def render(document: Document) -> str:
     engine, corpus = document["engine"], document["corpus"]
     findings = "".join(f"<li>{escape(line)}</li>" for line in document["findings"])
     return Template(part("page.html")).substitute(
-        title=escape(f"{engine['name']} {engine['version']}: kvassay report"),
+        title=escape(f"{_judged(document)}: kvassay report"),
         engine=f"{escape(engine['name'])} <small>{escape(engine['version'])}</small>",
         conclusion=escape(conclusion(document).plain),
         tone="good" if document["exit_code"] == 0 else "bad",
-        meta=escape(
-            f"{document['started']} · corpus edition {corpus['edition']} · specification {corpus['spec_version']}"
-        ),
-        findings=f'<ul class="findings" aria-label="Waivers at fault">{findings}</ul>' if findings else "",
+        meta=_meta(document),
+        findings=f'<ul class="findings" aria-label="What is wrong with the run itself">{findings}</ul>'
+        if findings
+        else "",
         about=_about(document),
         overview=_overview(document),
         attention=_attention(document),
         choices=_choices(document),
         contracts="\n".join(_contract(document, contract) for contract in corpus["contracts"]),
-        command=escape(document["command"]),
+        command=escape(whole_run(document)),
         style=style,
         script=script,
         style_sha256=_digest(style),
@@ -55,6 +58,37 @@ def render(document: Document) -> str:
 def part(name: str) -> str:
     """One of the page's files."""
     return files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def whole_run(document: Document) -> str:
+    """The command line that judges the same cases of the same engine."""
+    words = []
+    for name, values in document.get("selection", {}).items():
+        option = "-k" if name == "keyword" else f"--{name}"
+        words += [word for value in values for word in (option, value)]
+    if document["strict"]:
+        words.append("--strict")
+    return " ".join(filter(None, (document["command"], shlex.join(words))))
+
+
+def prose(sentence: str) -> str:
+    """A sentence of the specification or of a case, with its code set as code."""
+    return CODE.sub(r"<code>\1</code>", escape(sentence))
+
+
+def _judged(document: Document) -> str:
+    engine = document["engine"]
+    named = " ".join(part for part in (engine["name"], engine["version"]) if part)
+    return (
+        f"{named} through {document['adapter']}" if document.get("adapter", engine["name"]) != engine["name"] else named
+    )
+
+
+def _meta(document: Document) -> str:
+    corpus = document["corpus"]
+    rest = f"{document['started']} · corpus edition {corpus['edition']} · specification {corpus['spec_version']}"
+    adapter = document.get("adapter")
+    return escape(rest) if adapter is None else f"adapter <code>{escape(adapter)}</code> · {escape(rest)}"
 
 
 def anchor(case: str) -> str:
@@ -140,12 +174,12 @@ def _requirement(name: str, known: Mapping[str, Document], results: list[Documen
     attention = any(row["verdict"] not in CALM and first[row["case"]] == name for row in results)
     bad = " bad" if any(row["fails"] for row in results) else ""
     cases = "".join(_case(row, known) if first[row["case"]] == name else _also(row) for row in results)
-    why = f' <span class="why">{escape(item["why"])}</span>' if item["why"] else ""
+    why = f' <span class="why">{prose(item["why"])}</span>' if item["why"] else ""
     return (
         f'<details class="requirement{bad}"{" open" if attention else ""}>'
-        f'<summary><span class="name">{escape(name)}</span> <span>{escape(item["title"])}</span> '
+        f'<summary><span class="name">{escape(name)}</span> <span>{prose(item["title"])}</span> '
         f'<span class="level">{escape(item["level"])}</span><span class="tally">{tally}</span></summary>'
-        f'<p class="text">{escape(item["text"])}{why}</p>{cases}</details>'
+        f'<p class="text">{prose(item["text"])}{why}</p>{cases}</details>'
     )
 
 
@@ -172,9 +206,10 @@ def _note(row: Document) -> str:
 
 
 def _case(row: Document, known: Mapping[str, Document]) -> str:
+    own = f' <span class="title">{prose(title(row))}</span>' if title(row) else ""
     return (
         f'<details class="case" id="{anchor(row["case"])}" {_attributes(row)}><summary>{_badge(row)} '
-        f'<code>{escape(row["case"])}</code> <span class="title">{escape(row["title"])}</span>{_note(row)}</summary>'
+        f"<code>{escape(row['case'])}</code>{own}{_note(row)}</summary>"
         f'<div class="body">{_body(row, known)}</div></details>'
     )
 
@@ -184,13 +219,13 @@ def _body(row: Document, known: Mapping[str, Document]) -> str:
     if trace(row):
         pieces.append(_region("Detail", escape("\n".join(trace(row)))))
     if "given" in row:
-        pieces.append(f'<p class="prose">{escape(row["given"])}</p>')
+        pieces.append(f'<p class="prose">{prose(row["given"])}</p>')
     if row["exchanges"] and row["finding"] is not None:
-        pieces += [_sides(row), _differences(row["finding"])]
+        pieces += [_sides(row), _differences(row["finding"]), _between(row["exchanges"])]
     if "why" in row:
-        pieces.append(f'<p class="prose"><b>Why it matters:</b> {escape(row["why"])}</p>')
+        pieces.append(f'<p class="prose"><b>Why it matters:</b> {prose(row["why"])}</p>')
     others = [name for name in row["requirements"][1:] if name in known]
-    pieces += [f'<p class="prose"><b>Also {escape(n)}:</b> {escape(known[n]["text"])}</p>' for n in others]
+    pieces += [f'<p class="prose"><b>Also {escape(n)}:</b> {prose(known[n]["text"])}</p>' for n in others]
     if row["ratio"] is not None and row["verdict"] == "pass":
         pieces.append(f'<p class="prose"><b>Largest error:</b> {escape(scalar(row["ratio"]))} of the bound</p>')
     if row["exchanges"]:
@@ -245,13 +280,18 @@ def _differences(finding: Document) -> str:
     )
 
 
+def _between(exchanges: list[Document]) -> str:
+    """What tells the calls apart."""
+    items = "".join(f"<li><code>{escape(row)}</code></li>" for row in between(exchanges))
+    return f'<p class="prose"><b>Between the calls:</b></p><ul class="between">{items}</ul>' if items else ""
+
+
 def _cells(tag: str, texts: Iterable[str]) -> str:
     return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
 
 
 def _short(value: Any) -> str:
-    line = " ".join("".join(text for text, _ in row) for row in lines(value, limit=3))
-    return line if len(line) <= 120 else f"{line[:119]}…"
+    return inline(value, 120)
 
 
 def _calls(exchanges: list[Document]) -> str:

@@ -92,6 +92,7 @@ def _properties(document: Document) -> dict[str, str]:
     engine, corpus = document["engine"], document["corpus"]
     return {
         "engine": f"{engine['name']} {engine['version']}",
+        **({"adapter": document["adapter"]} if "adapter" in document else {}),
         "corpus.edition": corpus["edition"],
         "corpus.digest": corpus["digest"],
         "spec.version": corpus["spec_version"],

@@ -91,15 +91,38 @@ def _base(value: Mapping[str, Any], indent: str) -> Iterator[Line]:
     changes, resealed = value.get("patch", ()), value.get("resealed", 0)
     yield [(indent, False), (f"{value['$base']}{' with' if changes else ''}", False)]
     for one in changes:
-        new = f": {_short(one['value'])}" if "value" in one else ""
+        new = f": {inline(one['value'])}" if "value" in one else ""
         yield [(f"{indent}  {one['op']} {one['path']}{new}", False)]
     if resealed:
         yield [(f"{indent}  and {resealed} digest{'s' * (resealed != 1)} derived anew", False)]
 
 
-def _short(value: Any) -> str:
-    line = " ".join(plain(line).strip() for line in lines(value, limit=6))
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+def inline(value: Any, width: int = WIDTH) -> str:
+    """A value on one line: lists and members bracketed, what does not fit cut in the middle of lists and digests."""
+    if not isinstance(value, Mapping | list):
+        return _bracketed(value, 0, width)
+    for items, characters in ((64, 80), (6, 64), (4, 20), (3, 12)):
+        line = _bracketed(value, items, characters)
+        if len(line) <= width:
+            return line
+    return f"{line[: width - 1]}…"
+
+
+def _bracketed(value: Any, items: int, characters: int) -> str:
+    if is_tensor(value):
+        return plain(next(_tensor(value, (), frozenset(), ""))).rstrip()
+    if isinstance(value, Mapping):
+        members = [f"{key}: {_bracketed(item, items, characters)}" for key, item in value.items()]
+        return f"{{{', '.join(_cut(members, items * 2))}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_cut([_bracketed(item, items, characters) for item in value], items))}]"
+    line = scalar(value)
+    return line if len(line) <= characters else f"{line[: characters - 1]}…"
+
+
+def _cut(pieces: list[str], items: int) -> list[str]:
+    """The first pieces and the last one."""
+    return pieces if len(pieces) <= items else [*pieces[: items - 1], "…", pieces[-1]]
 
 
 def _is_flat(value: Sequence[Any]) -> bool:
@@ -129,6 +152,8 @@ def _tensor(tensor: Mapping[str, Any], path: Path, marks: frozenset[Path], inden
             (indent, False),
             (f"{head} hash32-v1 seed {recipe['seed']} from row {recipe['start']}{extra}", path in marks),
         ]
+    elif isinstance(tensor.get("data"), str):
+        yield [(indent, False), (f"{head} base64 {_bracketed(tensor['data'], 0, 24)}", path in marks)]
     elif "data" not in tensor:
         yield [(indent, False), (f"{head} {_range(tensor)}", path in marks)]
     elif len(shape) <= 1:

@@ -63,13 +63,15 @@ def case_block(result: Document, requirements: Mapping[str, Document]) -> list[T
 
 
 def summary(document: Document, console: Console) -> None:
-    """Engine, corpus, verdicts by contract, profiles, waivers at fault, and the conclusion."""
+    """Engine, corpus, profiles, verdicts by contract and requirement, what is wrong with the run, the conclusion."""
     engine, corpus = document["engine"], document["corpus"]
     _pair(console, "engine", " ".join(part for part in (engine["name"], engine["version"]) if part))
+    if "adapter" in document:
+        _pair(console, "adapter", document["adapter"])
     _pair(
         console,
         "corpus",
-        f"edition {corpus['edition']}, specification {corpus['spec_version']}, {corpus['digest'][:12]}",
+        f"edition {corpus['edition']}, specification {corpus['spec_version']}, digest {corpus['digest'][:12]}",
     )
     for label, wanted in (("claims", "claimed"), ("unclaimed", "not claimed")):
         names = [name for name, state in document["profiles"].items() if state == wanted]
@@ -77,13 +79,14 @@ def summary(document: Document, console: Console) -> None:
             _pair(console, label, ", ".join(names))
     console.print()
     console.print(_by_contract(document))
+    _by_requirement(document, console)
     for line in document["findings"]:
-        console.print(Text(f"waiver  {line}", "bold red", no_wrap=True, overflow="ignore"))
+        console.print(Text(f"{'the run':<{LABEL}}{line}", "bold red", no_wrap=True, overflow="ignore"))
     console.print(conclusion(document))
 
 
 def conclusion(document: Document) -> Text:
-    """The last line: what the exit status says."""
+    """The last line: what the exit status says. Failures and warnings are the cases that did not pass."""
     failed = sum(result["fails"] for result in document["results"])
     warned = sum(result["verdict"] in WARNED and not result["fails"] for result in document["results"])
     stale = len(document["findings"])
@@ -91,11 +94,12 @@ def conclusion(document: Document) -> Text:
     if document["exit_code"] == 2:
         line.append("nothing was judged: no selected case applies to this engine", "bold red")
     elif document["exit_code"] == 1:
-        parts = [
-            _count(failed, "case", "failed") if failed else "",
-            _count(stale, "waiver", "at fault") if stale else "",
-        ]
-        line.append(", ".join(filter(None, parts)), "bold red")
+        if failed and warned:
+            line.append(f"{failed + warned} cases did not pass: {failed} failed", "bold red")
+        elif failed:
+            line.append(_count(failed, "case", "failed"), "bold red")
+        if stale:
+            line.append(f"{', ' if failed else ''}{_count(stale, 'finding', 'about the run')}", "bold red")
     else:
         line.append("all required cases pass", "bold green")
     if warned:
@@ -118,6 +122,32 @@ def _by_contract(document: Document) -> Table:
         counts = Counter(result["verdict"] for result in results if result["contract"] == contract)
         table.add_row(contract, *(Text(str(counts[v] or "-"), VERDICTS[v] if counts[v] else "dim") for v in seen))
     return table
+
+
+def _by_requirement(document: Document, console: Console) -> None:
+    """What did not pass, by requirement; nothing where a single case did not."""
+    loud = [result for result in document["results"] if result["verdict"] not in CALM]
+    if len(loud) < 2:
+        return
+    counts: dict[str, Counter[str]] = {}
+    for result in loud:
+        for name in result["requirements"]:
+            counts.setdefault(name, Counter())[result["verdict"]] += 1
+    seen = [verdict for verdict in VERDICTS if any(count[verdict] for count in counts.values())]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("requirement")
+    for verdict in seen:
+        table.add_column(verdict, justify="right")
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    for name, count in sorted(counts.items()):
+        title = document["requirements"].get(name, {"title": ""})["title"]
+        cells = (Text(str(count[v] or "-"), VERDICTS[v] if count[v] else "dim") for v in seen)
+        table.add_row(name, *cells, Text(text(title), "dim"))
+    console.print()
+    console.print(table)
+    if any(len(result["requirements"]) > 1 for result in loud):
+        console.print(Text("a case counts at each requirement that it tests", "dim"))
+    console.print()
 
 
 def _pair(console: Console, label: str, value: str) -> None:
