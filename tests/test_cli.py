@@ -364,6 +364,15 @@ class TestExplain:
         assert "… 15 more; kvassay list --requirement ATT-901" in kvassay("explain", "ATT-901")[1]
         assert len(json.loads(kvassay("explain", "attention.merge", "--json")[1])["cases"]) == 25
 
+    def test_an_op_tells_the_members_of_its_objects(self, kvassay: Command) -> None:
+        request = json.loads(kvassay("explain", "identity.put", "--json")[1])["request"]
+        assert list(request)[:2] == ["record", "record.model"], "the record is a schema of its own"
+        assert request["record.cache_salt"].endswith(" Optional.")
+        assert not request["record.tokens"].endswith(" Optional.")
+        assert not [name for name in request if name.startswith("data.")], "a tensor is a tensor"
+        assert "mask.window" in json.loads(kvassay("explain", "attention.partial", "--json")[1])["request"]
+        assert "states[].schema" in json.loads(kvassay("explain", "attention.merge", "--json")[1])["request"]
+
     def test_a_title_that_repeats_the_id_is_not_shown(self, kvassay: Command) -> None:
         assert "two empty" not in kvassay("explain", "attention/merge/two-empty")[1].partition("given")[0]
         assert "two empty" not in kvassay("list")[1]

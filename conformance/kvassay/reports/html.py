@@ -177,7 +177,7 @@ def _requirement(name: str, known: Mapping[str, Document], results: list[Documen
     why = f' <span class="why">{prose(item["why"])}</span>' if item["why"] else ""
     return (
         f'<details class="requirement{bad}"{" open" if attention else ""}>'
-        f'<summary><span class="name">{escape(name)}</span> <span>{prose(item["title"])}</span> '
+        f'<summary><span class="name">{escape(name)}</span> <span class="title">{prose(item["title"])}</span> '
         f'<span class="level">{escape(item["level"])}</span><span class="tally">{tally}</span></summary>'
         f'<p class="text">{prose(item["text"])}{why}</p>{cases}</details>'
     )
