@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 from kvassay_reference import canonical, reuse
-from kvassay_reference.admission import BINDING_REASONS, Stage, Violation
+from kvassay_reference.admission import BINDING_REASONS, Stage, Violation, current
 from kvassay_reference.attention import State
 from kvassay_reference.identity import Published, Retrieval, Rows, reduce
 from kvassay_reference.manifest import Gather, Lookup, Manifest, PartialReceipt, Replica
@@ -478,6 +479,57 @@ def _as_valid(replica: Replica) -> Replica:
     return replace(replica, state="valid") if replica.state == "staged" else replica
 
 
+class FloorFault(Fault):
+    """The floor is asked of other copies than those of the current epoch, once each."""
+
+    def surviving(self, manifest: Manifest) -> int:
+        """How many copies count."""
+        raise NotImplementedError
+
+    def violations(self, manifest: Manifest, stage: Stage) -> Iterator[Violation]:
+        enough = self.surviving(manifest) >= manifest.directory.minimum_replicas
+        return (v for v in super().violations(manifest, stage) if v.reason != "REPLICA_FLOOR_UNMET" or not enough)
+
+
+class CountedTwice(FloorFault):
+    """A copy that is listed twice counts twice."""
+
+    requirement = "IDN-015"
+    killed_by = ("identity/admit/floor-counted-twice",)
+
+    def surviving(self, manifest: Manifest) -> int:
+        valid = {replica.id for replica in manifest.directory.replicas if current(manifest, replica)}
+        return sum(counted.id in valid for counted in manifest.directory.counted)
+
+
+class FutureEpoch(FloorFault):
+    """A copy of a later authority is at least as good as one of the current."""
+
+    requirement = "IDN-014"
+    killed_by = ("identity/admit/floor-of-later-epoch",)
+
+    def surviving(self, manifest: Manifest) -> int:
+        directory = manifest.directory
+        counted = {one.id for one in directory.counted}
+        alive = (r for r in directory.replicas if r.state == "valid" and r.authority_epoch >= directory.authority_epoch)
+        return sum(replica.id in counted for replica in alive)
+
+
+class SubstringTenant(Fault):
+    """Tenants are searched for in the text of the list."""
+
+    requirement = "IDN-012"
+    killed_by = ("identity/admit/tier-tenant-in-longer-name",)
+
+    def violations(self, manifest: Manifest, stage: Stage) -> Iterator[Violation]:
+        own = manifest.source.tenant_namespace
+        tiers = (
+            replace(tier, tenants=(*tier.tenants, own)) if own in ",".join(tier.tenants) else tier
+            for tier in manifest.tiers
+        )
+        return super().violations(replace(manifest, tiers=tuple(tiers)), stage)  # type: ignore[return-value]
+
+
 class DerivedCounts(Blind):
     """A proxy or an index counts toward the floor."""
 
@@ -550,6 +602,7 @@ class IndexFrontierIgnored(Blind):
         "identity/admit/index-beyond-commit",
         "identity/admit/index-behind-commit",
         "identity/admit/index-behind-with-remainder",
+        "identity/admit/index-remainder-gap",
     )
     blind = frozenset(
         {"INDEX_BEYOND_COMMIT", "INDEX_BEHIND_COMMIT", "INDEX_ENTRY_OUT_OF_RANGE", "CANDIDATE_NOT_INDEXED"}
@@ -565,6 +618,20 @@ class RemainderRefused(Fault):
     def violations(self, manifest: Manifest, stage: Stage) -> Iterator[Violation]:
         strict = replace(manifest, index=replace(manifest.index, remainder=None))
         return super().violations(strict, stage)  # type: ignore[return-value]
+
+
+class RemainderBeyond(Fault):
+    """A set that covers the rest may reach beyond the frontier."""
+
+    requirement = "IDN-020"
+    killed_by = ("identity/admit/index-remainder-beyond",)
+
+    def violations(self, manifest: Manifest, stage: Stage) -> Iterator[Violation]:
+        rest, frontier = manifest.index.remainder, manifest.source.committed_frontier
+        if rest and rest.end_position > frontier:
+            cut = replace(manifest.index, remainder=replace(rest, end_position=frontier))
+            manifest = replace(manifest, index=cut)
+        return super().violations(manifest, stage)  # type: ignore[return-value]
 
 
 class UnfinishedIndex(Blind):
@@ -896,6 +963,56 @@ class TiesToTheHigher(Fault):
         return self.Session(self.violations)
 
 
+class PostFilter(Fault):
+    """The best of all positions are taken first, and those without an entry left out afterwards."""
+
+    requirement = "IDN-023"
+    killed_by = ("identity/trace/lookup-of-entries-alone",)
+
+    class Session(Retrieval):
+        """Filters last."""
+
+        def lookup(self, caller: Manifest, query_proxy: Any, count: int) -> Lookup:
+            entry = self.find(caller)
+            index = entry.manifest.index
+            whole = replace(index, entry_ids=tuple(range(index.committed_frontier)))
+            everything = replace(entry, manifest=replace(entry.manifest, index=whole))
+            found = self.unfiltered(everything, caller, query_proxy, count).candidate_original_positions
+            kept = tuple(position for position in found if position in index.entry_ids)
+            return replace(super().lookup(caller, query_proxy, count), candidate_original_positions=kept)
+
+        def unfiltered(self, entry: Published, caller: Manifest, query_proxy: Any, count: int) -> Lookup:
+            """The look-up as if every position had an entry."""
+            session = Retrieval(self.rules)
+            session.published = [entry]
+            return session.lookup(caller, query_proxy, count)
+
+    def new_retrieval(self) -> Retrieval:
+        return self.Session(self.violations)
+
+
+class CachedLookup(Fault):
+    """Look-ups are remembered by the query's digest, heads and count, whatever was published since."""
+
+    requirement = "IDN-022"
+    killed_by = ("identity/session/lookup-of-other-history", "identity/session/lookup-of-latest")
+
+    class Session(Retrieval):
+        """Remembers."""
+
+        def lookup(self, caller: Manifest, query_proxy: Any, count: int) -> Lookup:
+            found = super().lookup(caller, query_proxy, count)
+            memory: dict[Any, tuple[int, ...]] = vars(self).setdefault("memory", {})
+            question = (caller.operation.query_sha256, caller.operation.heads, count)
+            return replace(
+                found,
+                candidate_original_positions=memory.setdefault(question, found.candidate_original_positions),
+            )
+
+    def new_retrieval(self) -> Retrieval:
+        return self.Session(self.violations)
+
+
 class OneCopyForAll(Fault):
     """The receipt names the authoritative copy for every row, wherever it was read."""
 
@@ -1169,6 +1286,31 @@ class ContentAsASet(Fault):
         return [hashlib.sha256(salt + key).digest() for key in super().row_keys(bare)]
 
 
+class ItemWithoutLength(Fault):
+    """An item enters the key at its first placeholder, without its length."""
+
+    requirement = "IDN-037"
+    killed_by = ("identity/content/image-shorter", "identity/keys/content-image-shorter")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        return super().row_keys({**record, "multimodal": [{**i, "length": 1} for i in record.get("multimodal", ())]})
+
+
+class ItemWithoutOffset(Fault):
+    """Each placeholder stands for the item, not for its own part of it."""
+
+    requirement = "IDN-037"
+    killed_by = ("identity/content/image-once-or-twice", "identity/keys/content-image-once-or-twice")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        parts = [
+            {**item, "position": item["position"] + i, "length": 1}
+            for item in record.get("multimodal", ())
+            for i in range(item["length"])
+        ]
+        return super().row_keys({**record, "multimodal": parts})
+
+
 class ConstantKey(Fault):
     """A key is the rank of the row alone: the fields were hashed before they were filled in."""
 
@@ -1247,32 +1389,42 @@ class JoinedPair(Fault):
         return super().row_keys({**rest, **joined})
 
 
-def _joined_pair(name: str, separator: str) -> type[JoinedPair]:
-    cases = tuple(
-        f"identity/{form}{pair}-{name}"
+def _pairs(*separators: str) -> tuple[str, ...]:
+    return tuple(
+        f"identity/{form}{pair}-{separator}"
+        for separator in separators
         for pair in ("model-adapter", "tenant-salt")
         for form in ("together/", "keys/together-")
     )
-    text = f"Model with adapter, and tenant with salt, are joined by {separator!r}."
-    members = {"__doc__": text, "separator": separator, "requirement": "IDN-036", "killed_by": cases}
-    return type(f"PairJoinedBy{name.title()}", (JoinedPair,), {**members, "__module__": __name__})
 
 
-PAIRS = tuple(
-    _joined_pair(name, separator)
-    for name, separator in (
-        ("at", "@"),
-        ("bar", "|"),
-        ("dash", "-"),
-        ("slash", "/"),
-        ("colon", ":"),
-        ("underscore", "_"),
-        ("hash", "#"),
-        ("comma", ","),
-        ("space", " "),
-        ("nothing", ""),
-    )
-)
+class PairJoinedByDash(JoinedPair):
+    """Model with adapter, and tenant with salt, are joined by a dash."""
+
+    requirement = "IDN-036"
+    separator = "-"
+    killed_by = _pairs("dash")
+
+
+class PairJoinedByNothing(JoinedPair):
+    """Model with adapter, and tenant with salt, are written one after the other."""
+
+    requirement = "IDN-036"
+    separator = ""
+    killed_by = _pairs("nothing")
+
+
+class PairCleaned(JoinedPair):
+    """Model with adapter, and tenant with salt, are joined, and what is neither letter nor digit is left out."""
+
+    requirement = "IDN-036"
+    separator = ""
+    killed_by = _pairs("at", "bar", "dash", "slash", "colon", "underscore", "hash", "comma", "space", "nothing")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        names = {name: record[name] for name in ("model", "adapter_name", "tenant", "cache_salt") if name in record}
+        clean = {name: "".join(filter(str.isalnum, value)) for name, value in names.items()}
+        return super().row_keys({**record, **clean})
 
 
 class UnorderedFields(Fault):
@@ -1308,6 +1460,117 @@ class EightBitRanks(Fault):
 
     def row_keys(self, record: Record) -> list[bytes]:
         return super().row_keys({**record, "shard_rank": record["shard_rank"] & 0xFF})
+
+
+class NarrowNumbers(Fault):
+    """Numbers pass through a type that does not hold them all."""
+
+    numbers = tuple(name for name, form in reuse.SCOPE if form is canonical.Form.INTEGER)
+
+    def narrow(self, number: int) -> int:
+        """What is left of a number."""
+        raise NotImplementedError
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        narrow = {name: self.narrow(record[name]) for name in self.numbers if name in record}
+        return super().row_keys({**record, **narrow})
+
+
+class ThirtyTwoBitNumbers(NarrowNumbers):
+    """Adapter ids, generations, layers and ranks are cut to 32 bits."""
+
+    requirement = "IDN-036"
+    killed_by = tuple(
+        f"identity/{form}wide-{name.replace('_', '-')}"
+        for name in NarrowNumbers.numbers
+        for form in ("together/", "keys/together-")
+    )
+
+    def narrow(self, number: int) -> int:
+        return number & 0xFFFFFFFF
+
+
+class FloatNumbers(NarrowNumbers):
+    """Adapter ids, generations, layers and ranks pass through float32."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/wide-adapter-id", "identity/keys/together-wide-adapter-id")
+
+    def narrow(self, number: int) -> int:
+        return int(np.float32(number))
+
+
+class NarrowTokens(Fault):
+    """Tokens pass through a type that does not hold them all."""
+
+    def narrow(self, token: int) -> int:
+        """What is left of a token."""
+        raise NotImplementedError
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        return super().row_keys({**record, "tokens": [self.narrow(token) for token in record["tokens"]]})
+
+
+class FloatTokens(NarrowTokens):
+    """Tokens pass through a float32 tensor, which rounds from 2^24 on."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/token-rounded", "identity/keys/together-token-rounded")
+
+    def narrow(self, token: int) -> int:
+        return int(np.float32(token))
+
+
+class TokensWithoutSign(NarrowTokens):
+    """Tokens are hashed without the bit that a signed type has for its sign."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/token-sign-bit", "identity/together/token-largest")
+
+    def narrow(self, token: int) -> int:
+        return token & 0x7FFFFFFF
+
+
+class RankTimesCount(Fault):
+    """Rank and count are packed into one number, rank times 1024 plus count."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/rank-and-count", "identity/keys/together-rank-and-count")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        packed = record["shard_rank"] * 1024 + record["shard_count"]
+        return super().row_keys({**record, "shard_rank": packed, "shard_count": 0})
+
+
+class LatinLetters(Fault):
+    """Text is encoded as Latin-1, and a question mark stands for what Latin-1 does not have."""
+
+    requirement = "IDN-036"
+    killed_by = tuple(
+        f"identity/{form}letters-{name.replace('_', '-')}"
+        for name, form_of in reuse.SCOPE
+        if form_of is canonical.Form.TEXT and name != "dtype"
+        for form in ("together/", "keys/together-")
+    )
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        latin = {
+            name: value.encode("latin-1", "replace").decode("latin-1")
+            for name, value in record.items()
+            if isinstance(value, str)
+        }
+        return super().row_keys({**record, **latin})
+
+
+class SixteenBitLetters(Fault):
+    """A letter of the salt is its number's low 16 bits."""
+
+    requirement = "IDN-036"
+    killed_by = ("identity/together/letters-cache-salt", "identity/keys/together-letters-cache-salt")
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        salt = {name: "".join(chr(ord(x) & 0xFFFF) for x in record[name]) for name in ("cache_salt",) if name in record}
+        return super().row_keys({**record, **salt})
 
 
 class TupleHashes(Fault):
@@ -1428,6 +1691,31 @@ class TokensWithoutPrefix(Fault):
         return [hashlib.sha256(scope + bytes([row % 256]) + reuse.row_encoding(record, row)).digest() for row in rows]
 
 
+class ChainPerSegment(Fault):
+    """The chain of hashes begins anew every 64 rows; the number of the segment enters it, what came before does not."""
+
+    requirement = "IDN-038"
+    killed_by = ("identity/field/segment-64", "identity/field/segment-256", "identity/keys/field-segment-64")
+    segment: ClassVar[int] = 64
+
+    def row_keys(self, record: Record) -> list[bytes]:
+        start = key = hashlib.sha256(reuse.scope_encoding(record)).digest()
+        keys = []
+        for row in range(len(record["tokens"])):
+            if row % self.segment == 0:
+                key = hashlib.sha256(start + row.to_bytes(8, "big")).digest()
+            key = hashlib.sha256(key + reuse.row_encoding(record, row)).digest()
+            keys.append(key)
+        return keys
+
+
+class ChainPerBlock(ChainPerSegment):
+    """The chain of hashes begins anew with each block of 16."""
+
+    killed_by = ("identity/field/segment-16", "identity/keys/field-segment-16")
+    segment = 16
+
+
 class FirstBlockOnly(Fault):
     """Only the first 16 tokens enter the keys (LMCache#2206)."""
 
@@ -1494,6 +1782,23 @@ class WeightsAlone(FenceFault):
         return super().identity_change(request) if request["field"] in ("model", "checkpoint_generation") else {}
 
 
+class FalsyFence(FenceFault):
+    """``if value``: a change to zero, to an empty text or to nothing resets nothing."""
+
+    killed_by = tuple(
+        f"identity/fence/{name}"
+        for name in (
+            "adapter-name-to-none",
+            "adapter-id-to-zero",
+            "adapter-version-to-empty",
+            "namespace-generation-to-zero",
+        )
+    )
+
+    def identity_change(self, request: Request) -> Result:
+        return super().identity_change(request) if request["value"] else {}
+
+
 class HiddenNotDropped(FenceFault):
     """Old rows are hidden behind the new name and come back with the old one."""
 
@@ -1511,14 +1816,13 @@ class HiddenNotDropped(FenceFault):
         return {}
 
 
-ABSTRACT = (Fault, Blind, Lacking, Joined, JoinedPair, FenceFault)
+ABSTRACT = (Fault, Blind, Lacking, FloorFault, Joined, JoinedPair, NarrowNumbers, NarrowTokens, FenceFault)
 
 
 def _all() -> Iterator[type[Reference]]:
     for value in list(globals().values()):
         if isinstance(value, type) and issubclass(value, Fault | FenceFault) and value not in ABSTRACT:
             yield value
-    yield from PAIRS
 
 
 FAULTS = tuple(_all())
