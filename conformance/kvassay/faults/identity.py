@@ -1695,7 +1695,11 @@ class ChainPerSegment(Fault):
     """The chain of hashes begins anew every 64 rows; the number of the segment enters it, what came before does not."""
 
     requirement = "IDN-038"
-    killed_by = ("identity/field/segment-64", "identity/field/segment-256", "identity/keys/field-segment-64")
+    killed_by: ClassVar[tuple[str, ...]] = (
+        "identity/field/segment-64",
+        "identity/field/segment-256",
+        "identity/keys/field-segment-64",
+    )
     segment: ClassVar[int] = 64
 
     def row_keys(self, record: Record) -> list[bytes]:
