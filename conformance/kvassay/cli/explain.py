@@ -195,7 +195,8 @@ def _resolved(rule: Mapping[str, Any], home: Mapping[str, Any]) -> Mapping[str, 
         uri, _, fragment = rule["$ref"].partition("#")
         if uri == "urn:kvassay:tensor":
             return {}
-        target: Any = home = schemas().get(uri, {}) if uri else home
+        home = schemas().get(uri, {}) if uri else home
+        target: Any = home
         for part in filter(None, fragment.split("/")):
             target = target.get(part, {})
         rule = target
