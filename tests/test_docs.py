@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 pytest.importorskip("sphinx_needs", reason="the extra docs is not installed")
 
+import kvdocs  # noqa: E402
 from docutils.utils.math import MathError  # noqa: E402
 from kvdocs import data, engines, markdown, mathml, readme, schema, sections, tables  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
@@ -325,16 +326,30 @@ GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").
 NAMES = [path.relative_to(ROOT).as_posix() for path in GUIDES]
 
 
-@pytest.mark.parametrize("path", [path for path in GUIDES if path.parent == ROOT], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", GUIDES, ids=NAMES)
 def test_links_lead_somewhere(path: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", path.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
     assert missing == []
 
 
-SOURCES = ("fixtures/*/*.py", "conformance/kvassay/faults/*.py", "spec/*.md")
+def test_the_site_leads_to_its_own_pages() -> None:
+    source = ["[a](../spec/recipes.md), [b](../schemas/identity/record.json), [c](ci.md#waivers), [d](../README.md)"]
+    kvdocs._link_own_pages(types.SimpleNamespace(), "protocol", source)
+    assert source == [
+        "[a](spec/recipes.md), [b](_generated/schemas/identity/record.md), [c](ci.md#waivers), [d](../README.md)"
+    ]
+
+
+def test_a_guide_shows_the_members_of_a_document() -> None:
+    text = schema.members(data.load(ROOT / "schemas" / "identity" / "record.json"))
+    for name in ("`tenant`", "`cache_salt`", "`multimodal[].sha256`"):
+        assert name in text
+
+
+SOURCES = ("fixtures/*/*.py", "conformance/kvassay/faults/*.py", "spec/*.md", "tests/toy_contract/**/*.py")
 EXAMPLES = re.findall(
-    r"^(`{3,})(?:python|markdown)\n(.*?)^\1$", GUIDES[1].read_text(encoding="utf-8"), re.DOTALL | re.M
+    r"^( *`{3,})(?:python|markdown)\n(.*?)^\1$", GUIDES[1].read_text(encoding="utf-8"), re.DOTALL | re.M
 )
 
 

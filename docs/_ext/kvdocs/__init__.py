@@ -6,6 +6,7 @@ The types of needs (requirement, case, fault, verdict) and the check for orphans
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,19 @@ def _write_pages(app: Sphinx) -> None:
     pages.write(Path(app.config.kv_root), Path(app.srcdir), app.config.kv_api)
 
 
+REPOSITORY_LINK = re.compile(r"\]\(\.\./(?:(spec)/([\w-]+)\.md|(schemas)/([\w/.-]+)\.json)\)")
+
+
+def _link_own_pages(app: Sphinx, docname: str, source: list[str]) -> None:
+    """A guide links to files of the repository; the site has a page for each."""
+    source[0] = REPOSITORY_LINK.sub(_page_of, source[0])
+
+
+def _page_of(link: re.Match[str]) -> str:
+    spec, chapter, _, schema = link.groups()
+    return f"](spec/{chapter}.md)" if spec else f"](_generated/schemas/{schema}.md)"
+
+
 def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
     for problem in sections.problems(Path(app.config.kv_root)):
         logger.warning(problem, type="kvassay", subtype="sections")
@@ -34,5 +48,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     mathml.setup(app)
     directives.setup(app)
     app.connect("builder-inited", _write_pages)
+    app.connect("source-read", _link_own_pages)
     app.connect("env-check-consistency", _check_sections)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

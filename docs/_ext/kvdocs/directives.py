@@ -9,6 +9,7 @@
 ``{kv-profiles}``                       all profiles
 ``{kv-capabilities}``                   all capabilities
 ``{kv-variants}``                       all variants
+``{kv-members} identity/record``        the members of a document, from its schema
 ``{kv-trace} attention``                requirement, cases, faults, verdicts
 ``{kv-sections}``                       article section to requirements
 ``{kv-engines}``                        the judged engines
@@ -27,7 +28,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from . import data, engines, sections, tables
+from . import data, engines, schema, sections, tables
 
 
 def _base(root: Path, argument: str) -> str:
@@ -42,6 +43,7 @@ WRITERS: dict[str, Callable[[Path, str], str]] = {
     "kv-engines": lambda root, _: engines.summary(root),
     "kv-example": lambda root, argument: tables.example(data.case(root, argument)),
     "kv-faults": lambda _, argument: tables.faults(argument),
+    "kv-members": lambda root, name: schema.members(data.load(root / "schemas" / f"{name}.json")),
     "kv-profiles": lambda root, _: tables.profiles(root),
     "kv-reasons": tables.reasons,
     "kv-sections": lambda root, _: sections.table_of(root),

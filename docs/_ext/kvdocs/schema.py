@@ -10,6 +10,7 @@ from typing import Any
 from .markdown import code, line, table
 
 Data = dict[str, Any]
+HEAD, WIDTHS = ["Field", "Type", "Required", "Description"], "24 26 10 40"
 
 
 def slug(urn: str) -> str:
@@ -31,6 +32,12 @@ def page(schema: Data) -> str:
     return "\n".join(blocks)
 
 
+def members(schema: Data) -> str:
+    """The table of a document's members."""
+    urn: str = schema["$id"]
+    return table(HEAD, list(_members(schema, schema, urn, "")), widths=WIDTHS)
+
+
 def _section(part: Data, schema: Data, urn: str) -> Iterator[str]:
     """Description, type where it is more than an object with members, and the table of members."""
     if "description" in part:
@@ -40,7 +47,7 @@ def _section(part: Data, schema: Data, urn: str) -> Iterator[str]:
     if shape not in ("object", "any value"):
         yield f"Type: {shape}\n"
     if rows:
-        yield table(["Field", "Type", "Required", "Description"], rows, widths="24 26 10 40")
+        yield table(HEAD, rows, widths=WIDTHS)
     choices = [_choice(item) for item in part.get("oneOf", ()) if set(item) == {"required"}]
     if choices:
         yield f"Exactly one of {', '.join(choices)} is present.\n"
