@@ -21,6 +21,7 @@ from kvassay.adapters.values import RecipeCache, UnfitValue, normalised
 from kvassay.core.engine import NotSupported, Refused, Returned
 from kvassay.core.tensors import DTYPES, Recipe, dtype_name, expand, write
 from kvassay.corpus import load, schemas
+from kvassay.corpus.members import members
 from kvassay.corpus.ops import ops
 from kvassay.runner import Session, run
 
@@ -382,3 +383,22 @@ def test_the_javascript_example_keeps_rows_apart_by_record_and_prefix():
         assert engine.call("identity.get", {"record": record}, 5).value["outcome"] == "miss"
     finally:
         engine.close()
+
+
+def test_the_skeleton_spells_out_what_a_method_gets(tmp_path):
+    """A large object once, with a hint where it comes again; and each capability with its default."""
+    text = init_adapter(tmp_path)[1].read_text(encoding="utf-8")
+    assert text.count("cache_salt: Salt that a request adds") == 1
+    assert "record: Whose key. Its members: see identity_get." in text
+    assert "window: Sliding window" in text
+    for name, capability in load().capabilities.items():
+        default = json.dumps(capability.default) if isinstance(capability.default, str) else repr(capability.default)
+        assert f'# "{name}": {default},' in text
+
+
+def test_members_are_those_of_every_form_of_an_object():
+    (state,) = members(ops()["attention.merge"].schema, "response")
+    assert [member.name for member in state.inner] == ["schema", "m", "l", "u", "base", "o", "lse"]
+    (states,) = members(ops()["attention.merge"].schema, "request")
+    assert states.many
+    assert [member.name for member in states.inner][:2] == ["schema", "base"]

@@ -367,8 +367,8 @@ class TestExplain:
     def test_an_op_tells_the_members_of_its_objects(self, kvassay: Command) -> None:
         request = json.loads(kvassay("explain", "identity.put", "--json")[1])["request"]
         assert list(request)[:2] == ["record", "record.model"], "the record is a schema of its own"
-        assert request["record.cache_salt"].endswith(" Optional.")
-        assert not request["record.tokens"].endswith(" Optional.")
+        assert request["record.cache_salt"].endswith(" (optional)")
+        assert not request["record.tokens"].endswith(" (optional)")
         assert not [name for name in request if name.startswith("data.")], "a tensor is a tensor"
         assert "mask.window" in json.loads(kvassay("explain", "attention.partial", "--json")[1])["request"]
         assert "states[].schema" in json.loads(kvassay("explain", "attention.merge", "--json")[1])["request"]

@@ -16,15 +16,16 @@ from kvassay.core.model import Kind, Level
 from kvassay.corpus import Corpus, CorpusError, load
 from kvassay.corpus.data import contracts, fixture_module, read_json, root
 from kvassay.corpus.digest import digest
+from kvassay.corpus.ids import given_out, updated
 from kvassay.corpus.ids import read as read_lock
-from kvassay.corpus.ids import updated
 from kvassay.corpus.ids import write as write_lock
-from kvassay.corpus.lint import lint
+from kvassay.corpus.lint import lint, unclaimed
 from kvassay.corpus.load import expand, load_from
 from kvassay.corpus.ops import find, ops
 from kvassay.corpus.reconcile import Figure, reconciliation
 from kvassay.corpus.requirements import extract
 from kvassay.corpus.schemas import problem, schemas
+from kvassay.engines.reference import Reference
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,31 @@ def corpus() -> Corpus:
 
 def test_the_shipped_corpus_is_clean(corpus: Corpus) -> None:
     assert lint(corpus) == []
+    assert unclaimed(corpus, Reference.profiles or ()) == []
+
+
+def test_lint_of_chosen_contracts_is_silent_on_others(corpus: Corpus) -> None:
+    broken = change(corpus, requirements=("ATT-999",), profile="nothing")
+    contract = next(case.contract for case in broken.cases if case.profile == "nothing")
+    (other,) = set(contracts()[:2]) - {contract}
+    assert any("ATT-999" in line for line in lint(broken, [contract]))
+    assert lint(broken, [other]) == []
+
+
+def test_a_contract_that_the_reference_forgot_is_a_finding(corpus: Corpus) -> None:
+    claimed = {"digests", "keys", "diagnosis"}
+    (line,) = unclaimed(corpus, claimed, ["attention", "identity"])
+    assert line.startswith("attention: the built-in reference claims no profile of it")
+    assert unclaimed(corpus, claimed, ["identity"]) == []
+
+
+def test_an_id_is_given_out_by_a_commit() -> None:
+    lock = {"x/y/old": "2026.1", "x/y/mistaken": "2026.2", "x/y/written": "2026.2", "x/y/merged": "retired 2026.1"}
+    head = {"x/y/old": "2026.1", "x/y/lost": "2026.1"}
+    known = given_out(lock, head, ["x/y/written"])
+    assert known == {"x/y/lost": "2026.1", "x/y/old": "2026.1", "x/y/written": "2026.2", "x/y/merged": "retired 2026.1"}
+    assert given_out({"x/y/old": "retired 2026.1"}, {"x/y/old": "2026.1"}, ["x/y/old"]) == {"x/y/old": "2026.1"}
+    assert given_out(lock, None, []) == lock, "without a history every line counts"
 
 
 def test_issue_counts_hold(corpus: Corpus) -> None:

@@ -17,6 +17,7 @@ from ..adapters.base import EngineAdapter
 from ..core.model import Step
 from ..corpus import Corpus, CorpusError, load
 from ..corpus.data import is_clone, read_json, root
+from ..corpus.members import Member, members
 from ..corpus.ops import ops
 from ..corpus.schemas import schemas
 from ..faults import selftest
@@ -162,45 +163,24 @@ def case(corpus: Corpus, name: str, faults: Faults) -> Explanation:
 def op(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     """What an op does and takes, and who calls it."""
     found = ops()[name]
-    request, response = (found.schema["$defs"][side] for side in ("request", "response"))
     return {
         "contract": found.contract,
         "meaning": found.schema["description"],
-        "request": members(request, found.schema),
-        "response": members(response, found.schema),
+        "request": described(members(found.schema, "request")),
+        "response": described(members(found.schema, "response")),
         "profiles": [one.name for one in corpus.profiles.values() if name in one.ops],
         "cases": titles(one for one in corpus.cases if name in one.ops),
     }
 
 
-def members(node: Mapping[str, Any], home: Mapping[str, Any]) -> dict[str, str]:
-    """Members and their descriptions; those of an inner object follow it as ``record.tokens``, one level deep."""
-    found = {}
-    for name, rule in node.get("properties", {}).items():
-        found[name] = _described(node, name)
-        inner = _resolved(rule.get("items", rule), home)
-        mark = f"{name}[]" if "items" in rule else name
-        found |= {f"{mark}.{part}": _described(inner, part) for part in inner.get("properties", {})}
-    return found
-
-
-def _described(node: Mapping[str, Any], name: str) -> str:
-    optional = "" if name in node.get("required", ()) else "Optional."
-    return f"{node['properties'][name].get('description', '')} {optional}".strip()
-
-
-def _resolved(rule: Mapping[str, Any], home: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a rule of the schema ``home`` refers to; nothing for tensors and states, which every op has."""
-    while "$ref" in rule:
-        uri, _, fragment = rule["$ref"].partition("#")
-        if uri == "urn:kvassay:tensor":
-            return {}
-        home = schemas().get(uri, {}) if uri else home
-        target: Any = home
-        for part in filter(None, fragment.split("/")):
-            target = target.get(part, {})
-        rule = target
-    return rule
+def described(found: Sequence[Member]) -> dict[str, str]:
+    """Members and their descriptions; those of an inner object follow it as ``record.tokens``."""
+    rows = {}
+    for member in found:
+        rows[member.name] = member.description
+        mark = f"{member.name}[]" if member.many else member.name
+        rows |= {f"{mark}.{inner.name}": inner.description for inner in member.inner}
+    return rows
 
 
 def profile(corpus: Corpus, name: str, faults: Faults) -> Explanation:

@@ -20,6 +20,8 @@ class Member:
     name: str
     description: str
     inner: tuple[Member, ...] = ()
+    many: bool = False
+    """Whether it is a list of them."""
 
 
 def members(document: Node, part: str) -> tuple[Member, ...]:
@@ -37,8 +39,8 @@ def _members(document: Node, node: Node, depth: int) -> Iterator[Member]:
         description = described.get("description", "")
         if name not in required and "optional" not in description:
             description = f"{description} (optional)"
-        yield Member(name, description, tuple(_inner(document, member)) if depth else ())
-    for form in node.get("oneOf", ()):
+        yield Member(name, description, tuple(_inner(document, member)) if depth else (), "items" in member)
+    for form in (*node.get("allOf", ()), *node.get("oneOf", ())):
         if "properties" in form or "$ref" in form:
             for member in _members(document, form, depth):
                 if member.name not in seen:
