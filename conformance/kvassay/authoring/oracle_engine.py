@@ -21,21 +21,26 @@ STATES = ("fp32-m-l-u-v1",)
 
 
 class OracleEngine:
-    """One contract's oracle. What it answered before, after the same calls, is not derived again."""
+    """One contract's oracle. What it answered before, after the same calls, is not derived again.
 
-    def __init__(self, contract: str, base: Path, answers: Answers) -> None:
+    ``capabilities`` are what the case needs; an oracle whose answers hang on them has an attribute of that name.
+    """
+
+    def __init__(self, contract: str, base: Path, answers: Answers, capabilities: Json) -> None:
         self._make = fixture_module(f"{contract}.oracle").Oracle
         self._base = base
         self._allowed = frozenset(sources.read(contract, base))
         self._sources = sources.digest([*sources.own(contract, base), *sorted(self._allowed)])
         self._answers = answers
         own = (one.name for one in ops().values() if hasattr(self._make, one.method))
-        self.description = EngineDescription("oracle", "1", frozenset(own), states=STATES)
+        self.description = EngineDescription("oracle", "1", frozenset(own), states=STATES, capabilities=capabilities)
         self.open()
 
     def open(self) -> Broken | None:
         """A fresh oracle."""
         self._oracle = self._make()
+        if hasattr(self._oracle, "capabilities"):
+            self._oracle.capabilities = self.description.capabilities
         self._past = ""
         """Digest of the calls so far."""
         self._waiting: list[tuple[str, Json]] = []
@@ -50,7 +55,8 @@ class OracleEngine:
     def answer(self, op: str, request: Json) -> tuple[str | None, Any]:
         """Reason and detail of a rejection, or ``None`` and the JSON result."""
         stateless = getattr(self._make, "stateless", False)
-        question = ["answer", self._sources, "" if stateless else self._past, op, request]
+        told = self.description.capabilities if hasattr(self._make, "capabilities") else {}
+        question = ["answer", self._sources, "" if stateless else self._past, op, request, *([told] if told else [])]
         if not stateless:
             self._past = digest(question)
             self._waiting.append((op, request))

@@ -30,8 +30,9 @@ LARGE = 1 << 16
 
 def freeze_case(contract: str, written: Json, base: Path, answers: Answers) -> Json:
     """One frozen case; raises :class:`CorpusError` where author and oracle disagree."""
-    oracle = OracleEngine(contract, base, answers)
     frozen = _prepared(contract, written, base)
+    capabilities = {name: values[0] for name, values in frozen.get("needs", {}).items()}
+    oracle = OracleEngine(contract, base, answers, capabilities)
     bound_values: Json = {}
     replayed: list[tuple[str, Json, Any]] = []
     steps = []
@@ -155,8 +156,10 @@ def _fill(oracle: OracleEngine, step: Json, request: Json, reason: str | None, r
     asked = expect["oracle"]
     pointers = asked["at"] or [f"/{name}" for name in result]
     rest = {key: value for key, value in expect.items() if key != "oracle"}
+    optional: dict[str, Json] = {at: {"optional": True} for at in asked["optional"]}
     if asked["exact"]:
-        return {"equals": [{"at": at, "value": resolve(result, at)} for at in pointers], **rest}
+        rows = [{"at": at, "value": resolve(result, at), **optional.get(at, {})} for at in pointers]
+        return {"equals": rows, **rest}
     shared = fixture_module("_oracle")
     rows = []
     for at in pointers:
@@ -165,7 +168,8 @@ def _fill(oracle: OracleEngine, step: Json, request: Json, reason: str | None, r
             value = shared.meaning(value)
         elif tensors.is_tensor(value):
             value = shared.expected(shared.rows(value), value["shape"])
-        rows.append({"at": at, "value": value, "bound": oracle.bound(step["op"], request, result, at)})
+        bound = oracle.bound(step["op"], request, result, at)
+        rows.append({"at": at, "value": value, "bound": bound, **optional.get(at, {})})
     return {"close": rows, **rest}
 
 
@@ -175,7 +179,6 @@ def _confirm(frozen: Json, oracle: OracleEngine, base: Path) -> None:
     oracle.description = replace(
         oracle.description,
         profiles=frozenset({case.profile}),
-        capabilities={name: values[0] for name, values in case.needs.items()},
         variants=frozenset({case.variant} if case.variant else ()),
     )
     result = judge(case, oracle, Rules({case.profile: case.ops}, {}, lambda op, value: None))

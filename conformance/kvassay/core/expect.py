@@ -180,6 +180,8 @@ class Near:
     at: str
     value: Array | Mapping[str, Array]
     bound: Mapping[str, Json]
+    optional: bool = False
+    """Judged where it stands in the reply; it need not."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ class Close(Expectation):
         return {row.at: row.value for row in self.rows}
 
     def _described(self) -> str:
-        return f"returns {', '.join(row.at for row in self.rows)} within the bound"
+        named = (f"{row.at} if any" if row.optional else row.at for row in self.rows)
+        return f"returns {', '.join(named)} within the bound"
 
     def _returned(self, value: Json, carried: frozenset[str]) -> Outcome:
         worst = 0.0
@@ -203,6 +206,8 @@ class Close(Expectation):
             try:
                 found = resolve(value, row.at)
             except Missing:
+                if row.optional:
+                    continue
                 return fail(f"the result lacks {row.at}", row.value, value, at=row.at)
             try:
                 difference, limits = near(found, row, carried)
@@ -237,7 +242,7 @@ def _with(message: str, detail: str) -> str:
 
 
 def _near(row: Mapping[str, Any]) -> Near:
-    return Near(row["at"], row["value"], row["bound"])
+    return Near(row["at"], row["value"], row["bound"], row.get("optional", False))
 
 
 PARSERS: dict[str, Callable[[Any, Mapping[str, Any]], Expectation]] = {

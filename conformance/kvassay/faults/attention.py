@@ -190,6 +190,30 @@ class GroupSizeAssumed(Fault):
         return {"kv_head_of": [h // group for h in range(len(a["kv_head_of"]))]} if is_sound(a) else {}
 
 
+class SortedMapIsEven(Fault):
+    """A map that rises from the first K/V head to the last is taken for one of even groups."""
+
+    requirement = "ATT-003"
+    killed_by = case("heads/sorted-uneven")
+
+    def spoil(self, a: Arguments) -> Arguments:
+        heads, count = list(a["kv_head_of"]), a["k"].shape[-2]
+        if not is_sound(a) or len(heads) % count or heads != sorted(heads) or set(heads) != set(range(count)):
+            return {}
+        return {"kv_head_of": [h // (len(heads) // count) for h in range(len(heads))]}
+
+
+class HeadTileOf64(Fault):
+    """Heads beyond the 64 of one tile begin again at the first."""
+
+    requirement = "ATT-003"
+    killed_by = case("heads/sixty-five")
+
+    def spoil(self, a: Arguments) -> Arguments:
+        heads = a["kv_head_of"]
+        return {"kv_head_of": [heads[h % 64] for h in range(len(heads))]} if is_sound(a) else {}
+
+
 class HeadsInGroupOrder(Fault):
     """Query heads are gathered by K/V head and never put back."""
 
@@ -357,6 +381,38 @@ class PositionsByIndex(Fault):
         return {"positions": np.arange(len(a["positions"])) + a["positions"][:1]}
 
 
+class PositionsInFloat32(Fault):
+    """Positions are compared in float32, which rounds 2^24 + 1 to 2^24."""
+
+    requirement = "ATT-007"
+    killed_by = case("mask/positions-beyond-24-bits", "mask/positions-beyond-31-bits", "mask/positions-beyond-32-bits")
+
+    def spoil(self, a: Arguments) -> Arguments:
+        return {"positions": a["positions"].astype(np.float32)}
+
+
+class PositionsInInt32(Fault):
+    """Positions are 32-bit integers and wrap."""
+
+    requirement = "ATT-007"
+    killed_by = case("mask/positions-beyond-31-bits")
+    kind: ClassVar[Any] = np.int32
+
+    def spoil(self, a: Arguments) -> Arguments:
+        return {
+            "positions": a["positions"].astype(self.kind).astype(np.int64),
+            "q_position": int(np.int64(a["q_position"]).astype(self.kind)),
+        }
+
+
+class PositionsInUint32(PositionsInInt32):
+    """Positions are 32-bit integers without a sign and wrap."""
+
+    requirement = "ATT-007"
+    killed_by = case("mask/positions-beyond-32-bits")
+    kind = np.uint32
+
+
 class LastRowOmitted(Fault):
     """The loop ends one row early."""
 
@@ -402,6 +458,21 @@ class TailBlockDropped(Fault):
     def spoil(self, a: Arguments) -> Arguments:
         rows = len(a["positions"])
         return kept(a, slice(0, rows - rows % 64)) if rows > 64 and is_sound(a) else {}
+
+
+class TileOfOneRowLess(Fault):
+    """The last tile of 256 is taken for whole when a single row is missing, and its last row is lost."""
+
+    requirement = "ATT-008"
+    killed_by = case(
+        "lengths/float32-around-256",
+        "lengths/float32-around-512",
+        "lengths/bfloat16-around-1024",
+        "lengths/bfloat16-state-around-256",
+    )
+
+    def spoil(self, a: Arguments) -> Arguments:
+        return kept(a, slice(0, -1)) if len(a["positions"]) % 256 == 255 and is_sound(a) else {}
 
 
 class RepeatedPositionsMerged(Fault):
@@ -517,6 +588,58 @@ class PageEdgeRowDropped(Fault):
         return kept(a, (rows % length < length - 1) | (rows // length == rows[-1] // length))
 
 
+class PageLoadedOnce(Fault):
+    """A physical page that the table names again is not loaded again."""
+
+    requirement = "ATT-011"
+    killed_by = case("pages/page-named-twice")
+
+    def spoil(self, a: Arguments) -> Arguments:
+        if a["pages"] is None or not is_sound(a):
+            return {}
+        table = attention.used_pages(a["pages"])
+        first = np.array([page not in table[:i] for i, page in enumerate(table)], bool)
+        return kept(a, np.repeat(first, a["pages"].page_rows)[: a["pages"].rows])
+
+
+class PageIdsIn16Bits(Fault):
+    """Page ids are cut to 15 bits."""
+
+    requirement = "ATT-011"
+    killed_by = case("pages/beyond-16-bits")
+    mask: ClassVar[int] = 0x7FFF
+
+    def spoil(self, a: Arguments) -> Arguments:
+        if a["pages"] is None or not is_sound(a):
+            return {}
+        return {"pages": replace(a["pages"], table=[page & self.mask for page in attention.used_pages(a["pages"])])}
+
+
+class PageIdsInUint16(PageIdsIn16Bits):
+    """Page ids are cut to 16 bits."""
+
+    requirement = "ATT-011"
+    killed_by = case("pages/beyond-16-bits")
+    mask = 0xFFFF
+
+
+class GatheredPagesKept(Fault):
+    """Gathered rows are kept by table and shape, and answer for whatever the pages hold later."""
+
+    requirement = "ATT-033"
+    killed_by = case("pages/same-table-other-rows")
+
+    def open(self) -> None:
+        super().open()
+        self.gathered: dict[Any, Arguments] = {}
+
+    def spoil(self, a: Arguments) -> Arguments:
+        if a["pages"] is None or not is_sound(a):
+            return {}
+        key = (tuple(a["pages"].table), a["pages"].rows, a["k"].shape, a["v"].shape, a["k"].dtype)
+        return self.gathered.setdefault(key, unpaged(a))
+
+
 class LastPageWhole(Fault):
     """Every slot of the last page is a row."""
 
@@ -605,6 +728,23 @@ class MaximumOverAllHeads(Fault):
 
     def finish(self, state: State) -> tuple[Any, Any]:
         return self.finish_with_zero(state)
+
+
+class MaximumBeforeTheScale(Fault):
+    """The maximum is the scale times the largest product, which is the smallest score when the scale is negative."""
+
+    requirement = "ATT-013"
+    killed_by = case("range/negative-scale-far-apart")
+
+    def reduce(self, request: Request) -> State:
+        state = super().reduce(request)
+        if request["scale"] >= 0 or attention.is_empty(state):
+            return state
+        lowest = -super().reduce({**request, "scale": -request["scale"]}).m
+        with np.errstate(all="ignore"):
+            factor = np.exp(state.m - lowest)
+            u = np.where(np.isfinite(factor)[:, None], factor[:, None] * state.u, np.nan)
+            return State(lowest, factor * state.l, u)
 
 
 class OutputNotRescaled(Fault):
@@ -705,6 +845,28 @@ class OutputEpsilon(Fault):
     def finish(self, state: State) -> tuple[Any, Any]:
         out, lse = super().finish(state)
         return out + np.float32(1e-8), lse
+
+
+class DenseLseInBaseTwo(Fault):
+    """The LSE beside the output is a base-2 logarithm, as kernels compute it."""
+
+    requirement = "ATT-032"
+    killed_by = case("dense/small-history", "dense/equal-scores", "real/float32-d128-t4097", "heads/sixty-five")
+
+    def finish(self, state: State) -> tuple[Any, Any]:
+        out, lse = super().finish(state)
+        return out, lse / np.float32(math.log(2))
+
+
+class DenseLseIsMaximum(Fault):
+    """The maximum is returned as the LSE."""
+
+    requirement = "ATT-032"
+    killed_by = case("dense/small-history", "dense/equal-scores", "real/float32-d128-t4097")
+
+    def finish(self, state: State) -> tuple[Any, Any]:
+        out, _ = super().finish(state)
+        return out, state.m
 
 
 # ---- states ------------------------------------------------------------------------------------------------------
@@ -814,6 +976,14 @@ class ZeroUndeclared(Fault):
     requirement = "ATT-018"
     killed_by = case("empty/dense-rejected")
     finish = Reference.finish_with_zero
+
+
+class ZeroNotGiven(Fault):
+    """The engine declares output 0 over no rows and rejects all the same."""
+
+    requirement = "ATT-018"
+    killed_by = case("empty/dense-zero")
+    own_capabilities: ClassVar[Mapping[str, Any]] = {"attention.empty_output": "zero"}
 
 
 # ---- merge -------------------------------------------------------------------------------------------------------
@@ -962,9 +1132,26 @@ class EightSplits(Fault):
 
     requirement = "ATT-021"
     killed_by = case("merge/sixteen-states")
+    room: ClassVar[int] = 8
 
     def merge(self, states: list[State]) -> State:
-        return super().merge(states[:8])
+        return super().merge(states[: self.room])
+
+
+class ThirtyTwoSplits(EightSplits):
+    """The reduction has room for 32 splits."""
+
+    requirement = "ATT-021"
+    killed_by = case("merge/of-33-states", "merge/of-65-states", "merge/of-129-states", "merge/of-257-states")
+    room = 32
+
+
+class TwoHundredAndFiftySixSplits(EightSplits):
+    """The reduction has room for 256 splits."""
+
+    requirement = "ATT-021"
+    killed_by = case("merge/of-257-states")
+    room = 256
 
 
 class OrderMatters(Merging):
@@ -1032,6 +1219,18 @@ class ScoresInFloat16(Fault):
         q, largest = a["q"].astype(np.float32), float(np.abs(a["k"]).max(initial=0))
         overflows = np.abs(q).sum(axis=1, keepdims=True) * largest > np.finfo(np.float16).max
         return {"q": np.where(overflows, np.inf, a["q"]).astype(np.float16)}
+
+
+class ScaleFoldedIntoQuery(Fault):
+    """The query is scaled first and rounded to the dtype of the rows again."""
+
+    requirement = "ATT-023"
+    killed_by = case("partial/bfloat16-scaled-query", "partial/float16-scaled-query")
+
+    def spoil(self, a: Arguments) -> Arguments:
+        if a["q"].dtype.itemsize != 2:
+            return {}
+        return {"q": (a["q"].astype(np.float32) * np.float32(a["scale"])).astype(a["q"].dtype), "scale": 1.0}
 
 
 class MassInBfloat16(Fault):

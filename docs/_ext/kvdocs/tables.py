@@ -114,7 +114,7 @@ def expectation(expect: Data) -> str:
         text = "returns " + ", or ".join(" and ".join(_exact(item) for item in row) for row in expect["any_of"])
     elif "close" in expect:
         text = "returns numbers within the bound at " + " and ".join(
-            code(item["at"] or "/") for item in expect["close"]
+            code(item["at"] or "/") + (" (if any)" if item.get("optional") else "") for item in expect["close"]
         )
     else:
         text = "is accepted"
