@@ -62,6 +62,7 @@ def returned(**value: Any) -> Returned:
 
 EXACT = {"equals": [{"at": "/n", "value": 1}]}
 CLOSE = {"close": [{"at": "/n", "value": np.array([1.0]), "bound": {"float32": {"rtol": 0, "atol": 1e-6}}}]}
+BESIDE = {"close": [*CLOSE["close"], {**CLOSE["close"][0], "at": "/more", "optional": True}]}
 EITHER = {
     "any_of": [
         [{"at": "/outcome", "value": "miss"}],
@@ -86,6 +87,10 @@ EITHER = {
         (EXACT, returned(n=2), Verdict.FAIL),
         (EXACT, returned(n=True), Verdict.FAIL),
         (EXACT, returned(), Verdict.FAIL),
+        (BESIDE, returned(n=np.float32([1.0])), Verdict.PASS),
+        (BESIDE, returned(n=np.float32([1.0]), more=np.float32([1.0])), Verdict.PASS),
+        (BESIDE, returned(n=np.float32([1.0]), more=np.float32([2.0])), Verdict.FAIL),
+        (BESIDE, returned(more=np.float32([1.0])), Verdict.FAIL),
         (EXACT | {"may_reject": True}, Refused(None), Verdict.PASS),
         (EXACT | {"else": "inconclusive"}, returned(n=2), Verdict.INCONCLUSIVE),
         (EXACT | {"else": "inconclusive"}, Refused("A"), Verdict.INCONCLUSIVE),
@@ -270,7 +275,7 @@ REPLIES = st.recursive(
 MEMBERS = st.dictionaries(st.sampled_from(["n", "v", "outcome"]), REPLIES, max_size=3)
 
 
-@given(value=MEMBERS, expect=st.sampled_from([EXACT, EITHER, CLOSE, {"accepts": True}, {"rejects": "A"}]))
+@given(value=MEMBERS, expect=st.sampled_from([EXACT, EITHER, CLOSE, BESIDE, {"accepts": True}, {"rejects": "A"}]))
 def test_nothing_that_an_engine_returns_makes_the_judge_raise(value: dict[str, Any], expect: dict[str, Any]) -> None:
     for name in ("close", "distinct", "equal", "le", "subset", "permutation"):
         relations = ({"relation": name, "of": ["a", "b"], "bound": BOUND},)
