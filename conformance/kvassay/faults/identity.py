@@ -1099,6 +1099,36 @@ class PayloadUnchecked(Fault):
         return self.Session(self.violations)
 
 
+class PublishedUnread(Fault):
+    """A publication is served as it came, without a look at its tiers, authority or proxy."""
+
+    requirement = "IDN-033"
+    killed_by = tuple(
+        f"identity/session/publish-{name}"
+        for name in (
+            "tier-renamed-away",
+            "authority-staged",
+            "authority-epoch",
+            "authority-replica-epoch",
+            "proxy-heads",
+        )
+    )
+
+    class Session(Retrieval):
+        """Asks for the binding alone."""
+
+        def publish(self, entry: Published) -> None:
+            self.published.append(entry)
+
+        def gather(self, caller: Manifest) -> tuple[Rows, Gather]:
+            heads = (caller.operation.layer, caller.operation.kv_head)
+            positions = caller.lookup.candidate_original_positions
+            return self.rows(self.find(caller), *heads, positions), caller.gather
+
+    def new_retrieval(self) -> Retrieval:
+        return self.Session(self.violations)
+
+
 class LatestPublicationWins(Fault):
     """Whatever was published last is served to every reader (LMCache#4385)."""
 
