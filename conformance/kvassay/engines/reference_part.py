@@ -20,9 +20,14 @@ class ReferencePart(EngineAdapter):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         parts = [vars(part) for part in reversed(cls.__mro__)]
-        cls.profiles = frozenset().union(*(part.get("own_profiles", ()) for part in parts))
-        cls.variants = frozenset().union(*(part.get("own_variants", ()) for part in parts))
-        cls.capabilities = {name: value for part in parts for name, value in part.get("own_capabilities", {}).items()}
+        claims = {
+            "profiles": frozenset().union(*(part.get("own_profiles", ()) for part in parts)),
+            "variants": frozenset().union(*(part.get("own_variants", ()) for part in parts)),
+            "capabilities": {key: value for part in parts for key, value in part.get("own_capabilities", {}).items()},
+        }
+        for name, joined in claims.items():
+            if name not in vars(cls):  # a class that claims by hand is believed
+                setattr(cls, name, joined)
 
     def open(self) -> None:
         """Forget the case before. A part that keeps state does so too, and calls the next."""
