@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
+from .reference_lifecycle import LifecycleReference
 from .reference_offload import OffloadReference
 
 ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "reference-torch": "ReferenceTorch"}
@@ -19,7 +20,7 @@ ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "re
 VERSION = "0.1.0"
 
 
-class Reference(AttentionReference, IdentityReference, OffloadReference):
+class Reference(AttentionReference, IdentityReference, OffloadReference, LifecycleReference):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy")
