@@ -20,7 +20,8 @@ def attend(q, k, v, scale, kv_head_of, legal):
 
 
 def merge(outs, lses):
-    """The engine: the mixture of outputs by their share of the softmax mass."""
+    """The engine: the mixture of outputs by their share of the softmax mass, in float64."""
+    lses = np.asarray(lses, dtype=np.float64)
     lse = np.logaddexp.reduce(lses)
     share = np.exp(lses - np.where(np.isinf(lse), 0, lse))
     return np.einsum("ph,phd->hd", share, outs), lse
