@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -100,15 +99,7 @@ def adopt(contract: str, written: Json, committed: Json, base: Path) -> Json:
 
 def is_large(written: Json, base: Path) -> bool:
     """Whether a request of the case holds a large tensor."""
-    return any(_elements(expand(step.get("request", {}), base)) >= LARGE for step in written["steps"])
-
-
-def _elements(value: Any) -> int:
-    if isinstance(value, Mapping):
-        if "dtype" in value and "shape" in value:
-            return math.prod(value["shape"])
-        value = list(value.values())
-    return max(map(_elements, value), default=0) if isinstance(value, list) else 0
+    return any(tensors.largest(expand(step.get("request", {}), base)) >= LARGE for step in written["steps"])
 
 
 def _prepared(contract: str, written: Json, base: Path) -> Json:

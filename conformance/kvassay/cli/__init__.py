@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from .. import __version__
+from ..core.report import EXIT_ADAPTER, EXIT_USAGE
 
 COMMANDS = {
     "run": "run",
@@ -24,7 +25,7 @@ COMMANDS = {
 }
 """Command to the module that holds it, in the order of the help."""
 
-EXIT_USAGE, EXIT_ADAPTER, EXIT_INTERRUPTED, EXIT_PIPE = 2, 3, 130, 141
+EXIT_INTERRUPTED, EXIT_PIPE = 130, 141
 
 
 class Commands(click.Group):

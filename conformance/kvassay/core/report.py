@@ -43,10 +43,6 @@ class Report:
         """Whether this result alone makes the run fail."""
         return fails(result, strict=self.strict)
 
-    def warns(self, result: Result) -> bool:
-        """Whether the result is a failure that does not count: a SHOULD, or a provisional case."""
-        return result.verdict in FAILURES and not self.fails(result)
-
     @property
     def judged(self) -> int:
         """Results that say something of the engine."""

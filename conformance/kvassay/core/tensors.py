@@ -160,7 +160,9 @@ def _spell(value: Any) -> Any:
 
 
 def largest(value: Any) -> int:
-    """Elements of the largest tensor in a value."""
+    """Elements of the largest tensor in a value, as an array, a recipe or their JSON."""
+    if is_tensor(value):
+        return math.prod(value["shape"])
     if isinstance(value, np.ndarray | Recipe):
         return math.prod(value.shape)
     members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
