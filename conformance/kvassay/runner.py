@@ -20,6 +20,7 @@ from .core.judge import claimed, judge
 from .core.model import Case, Finding, Result, Verdict
 from .core.report import Report, declined, fails
 from .corpus import Corpus
+from .monitors import watch
 from .waivers import Waiver, problems, waive
 
 
@@ -48,7 +49,7 @@ class Session:
         self.corpus = corpus
         self.waivers = tuple(waivers)
         self.strict = strict
-        self.rules = corpus.rules(deadline_scale)
+        self.rules = replace(corpus.rules(deadline_scale), watch=watch)
         self.today = datetime.date.today()
         self.results: list[Result] = []
         self._waiting: list[Result] = []

@@ -10,10 +10,10 @@ from typing import Any
 
 from ..core import tensors
 from ..core.judge import Rules, judge
-from ..core.model import Verdict
+from ..core.model import Repeat, Verdict
 from ..core.pointers import resolve
 from ..core.states import is_state
-from ..core.template import bound_names
+from ..core.template import BIND, INDEX, bound_names
 from ..corpus.data import fixture_module
 from ..corpus.errors import CorpusError
 from ..corpus.load import build, expand
@@ -37,10 +37,11 @@ def freeze_case(contract: str, written: Json, base: Path, answers: Answers) -> J
     steps = []
     for index, step in enumerate(frozen["steps"]):
         with _in_step(frozen["id"], index, step["op"]):
-            request = _bind(expand(step["request"], base), bound_values)
-            _check_request(frozen, step, request)
-            reason, result = oracle.answer(step["op"], request)
-            replayed.append((step["op"], request, result))
+            for number in range(_repetitions(step, bound_values)):
+                request = _bind(expand(step["request"], base), {**bound_values, INDEX: number})
+                _check_request(frozen, step, request)
+                reason, result = oracle.answer(step["op"], request)
+                replayed.append((step["op"], request, result))
             steps.append({**step, "expect": _fill(oracle, step, request, reason, result)})
             if reason is None:
                 bound_values |= {name: resolve(result, at) for name, at in step.get("bind", {}).items()}
@@ -66,6 +67,13 @@ def _in_step(case: str, index: int, op: str) -> Iterator[None]:
     except Exception as defect:  # a defect of author or oracle
         told = str(defect) if isinstance(defect, CorpusError) else f"{type(defect).__name__}: {defect}"
         raise CorpusError(f"step {index}, {op}: {' '.join(told.split())}", file=case) from None
+
+
+def _repetitions(step: Json, bound_values: Json) -> int:
+    count = Repeat(**step["repeat"]).count(bound_values) if "repeat" in step else 1
+    if not count:
+        raise CorpusError(f"the step is repeated {count!r} times")
+    return count
 
 
 def _check_request(case: Json, step: Json, request: Json) -> None:
@@ -132,8 +140,10 @@ def _unsealed(document: Any, keep: str) -> tuple[Any, list[str]]:
 
 def _bind(value: Any, bound_values: Json) -> Any:
     if isinstance(value, dict):
-        if value.keys() == {"$bind"}:
-            return bound_values[value["$bind"]]
+        if value.keys() == {BIND}:
+            return bound_values[value[BIND]]
+        if value.keys() == {INDEX}:
+            return f"{value[INDEX]}{bound_values[INDEX]}"
         return {key: _bind(item, bound_values) for key, item in value.items()}
     return [_bind(item, bound_values) for item in value] if isinstance(value, list) else value
 

@@ -51,6 +51,8 @@ class Expectation:
     may_reject: bool = False
     otherwise: Verdict = Verdict.FAIL
     """``inconclusive`` for a step that only sets the scene."""
+    on_reject: Verdict | None = None
+    """``inconclusive`` where an engine may refuse, such as for want of room, and the case then shows nothing."""
     kind: ClassVar[str]
 
     @property
@@ -76,7 +78,10 @@ class Expectation:
 
     def refused(self, reply: Refused) -> Outcome:
         """Judge a rejection."""
-        return PASS if self.may_reject else self._soften(self._refused(reply))
+        if self.may_reject:
+            return PASS
+        outcome = self._soften(self._refused(reply))
+        return outcome if self.on_reject is None or outcome.holds else replace(outcome, verdict=self.on_reject)
 
     def _returned(self, value: Json, carried: frozenset[str]) -> Outcome:
         return PASS
@@ -257,6 +262,10 @@ PARSERS: dict[str, Callable[[Any, Mapping[str, Any]], Expectation]] = {
 
 def parse(expect: Mapping[str, Any]) -> Expectation:
     """An expectation from its JSON, tensors already read; ``schemas/case.json`` says what it may hold."""
-    terms = {"may_reject": expect.get("may_reject", False), "otherwise": Verdict(expect.get("else", Verdict.FAIL))}
+    terms = {
+        "may_reject": expect.get("may_reject", False),
+        "otherwise": Verdict(expect.get("else", Verdict.FAIL)),
+        "on_reject": Verdict(expect["on_reject"]) if "on_reject" in expect else None,
+    }
     (kind,) = expect.keys() & PARSERS.keys()
     return PARSERS[kind](expect[kind], terms)

@@ -15,12 +15,15 @@ from .compare import NotComparable, Numbers, numbers, same
 from .engine import Broken, Engine, NotSupported, Refused, Reply, Returned
 from .expect import PASS, Outcome, fail
 from .model import Case, EngineDescription, Exchange, Finding, Json, Result, Step, Verdict
+from .monitor import Watch, unwatched
 from .pointers import Missing, resolve
 from .states import is_state, meaning, schema_of, states_in
-from .template import substitute
+from .template import INDEX, substitute
 from .tensors import UNIT_ROUNDOFF
 
 CONTROL = "control."
+MOST_REPETITIONS = 4096
+"""Above it an engine that tells of a million slots would hold up the run."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Rules:
     check_result: Callable[[str, Mapping[str, Json]], str | None]
     """Op and result to what its response schema says against it."""
     deadline_scale: float = 1.0
+    watch: Watch = unwatched
+    """Makes the monitor of a contract whose rules are wider than what single cases say."""
 
 
 def claimed(description: EngineDescription, profiles: Mapping[str, frozenset[str]]) -> frozenset[str]:
@@ -89,13 +94,14 @@ class _Trial:
         self.carried: frozenset[str] = frozenset()
         """Dtypes of what is bound: its rounding may show in later replies."""
         self.ratio: float | None = None
+        self.monitor = rules.watch(case.contract, engine.description)
 
     def run(self) -> Outcome:
         broken = self.engine.open()
         if broken is not None:
             return _error(None, f"the engine did not open: {broken.kind}: {broken.detail}")
         for index, step in enumerate(self.case.steps):
-            outcome = self._kept(self._step(step, index))
+            outcome = self._repeated(step, index)
             if not outcome.holds:
                 return replace(outcome, ratio=self.ratio)
         for relation in self.case.relations:
@@ -111,6 +117,20 @@ class _Trial:
             self.ratio = outcome.ratio if self.ratio is None else max(self.ratio, outcome.ratio)
         return outcome
 
+    def _repeated(self, step: Step, index: int) -> Outcome:
+        if step.repeat is None:
+            return self._kept(self._step(step, index))
+        count = step.repeat.count(self.bound)
+        if not count or count > MOST_REPETITIONS:
+            message = f"how often to repeat is {count!r}; it must be from 1 to {MOST_REPETITIONS}"
+            return Outcome(Verdict.INCONCLUSIVE, Finding(index, "", message))
+        for number in range(count):
+            self.bound[INDEX] = number
+            outcome = self._kept(self._step(step, index))
+            if not outcome.holds:
+                return outcome
+        return PASS
+
     def _step(self, step: Step, index: int) -> Outcome:
         request = step.request
         if step.dynamic:
@@ -122,6 +142,9 @@ class _Trial:
         reply = self.engine.call(step.op, request, step.deadline_s * self.rules.deadline_scale)
         self.exchanges.append(Exchange(step.op, request, reply, time.perf_counter() - before))
         outcome = self._replied(step, index, reply)
+        if self.monitor is not None and outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
+            watched = self.monitor.observe(step.op, request, reply)
+            outcome = outcome if watched.holds else watched
         if outcome.holds and step.bind:
             bound = self._bind(step, reply)
             outcome = outcome if bound.holds else bound

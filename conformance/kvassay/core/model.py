@@ -82,6 +82,20 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """How often a step is made: ``times``, or as often as a bound value says, and ``plus``."""
+
+    times: int | str
+    """A number, or the name of a bound value."""
+    plus: int = 0
+
+    def count(self, bound: Mapping[str, Json]) -> int | None:
+        """The number; ``None`` when the bound value is none, as of an engine that does not know."""
+        times = bound.get(self.times) if isinstance(self.times, str) else self.times
+        return times + self.plus if isinstance(times, int) and not isinstance(times, bool) else None
+
+
+@dataclass(frozen=True)
 class Step:
     """One call of one op and what is expected of the reply."""
 
@@ -93,6 +107,7 @@ class Step:
     witness: tuple[Mapping[str, Json], ...] = ()
     """``{"at": pointer, "minimum": number}``: below it the case is inconclusive."""
     deadline_s: float = 10.0
+    repeat: Repeat | None = None
     note: str = ""
     dynamic: bool = True
     """Whether the request holds bound values or literal states, which are put in place before each call."""

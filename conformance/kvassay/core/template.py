@@ -1,4 +1,4 @@
-"""Requests as cases write them: bound values and literal states are put in place just before the call."""
+"""Requests as cases write them: bound values, repetition numbers and literal states are put in just before the call."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from .model import Json
 from .states import from_literal, is_literal, schema_of
 
 BIND = "$bind"
+INDEX = "$index"
+"""``{"$index": prefix}`` becomes the prefix and the number of the repetition, counted from 0."""
 
 
 def bound_names(value: Json) -> Iterator[str]:
@@ -26,7 +28,7 @@ def bound_names(value: Json) -> Iterator[str]:
 def is_dynamic(value: Json) -> bool:
     """Whether a request holds bound values or literal states, which depend on the engine."""
     if isinstance(value, Mapping):
-        return value.keys() == {BIND} or is_literal(value) or any(map(is_dynamic, value.values()))
+        return value.keys() in ({BIND}, {INDEX}) or is_literal(value) or any(map(is_dynamic, value.values()))
     return isinstance(value, list) and any(map(is_dynamic, value))
 
 
@@ -35,6 +37,8 @@ def substitute(value: Json, bound_values: Mapping[str, Json], states: tuple[str,
     if isinstance(value, Mapping):
         if value.keys() == {BIND}:
             return bound_values[value[BIND]]
+        if value.keys() == {INDEX}:
+            return f"{value[INDEX]}{bound_values[INDEX]}"
         if is_literal(value) and states and schema_of(value) not in states:
             return from_literal(value, states[0])
         return {key: substitute(item, bound_values, states) for key, item in value.items()}

@@ -17,7 +17,7 @@ import numpy as np
 from ..core import tensors
 from ..core.expect import parse
 from ..core.judge import Rules
-from ..core.model import Case, Kind, Level, Reason, Requirement, Status, Step
+from ..core.model import Case, Kind, Level, Reason, Repeat, Requirement, Status, Step
 from ..core.template import is_dynamic
 from . import registries
 from .data import read_json, root
@@ -213,6 +213,7 @@ def _step(step: Mapping[str, Any], base: Path) -> Step:
         bind=step.get("bind", {}),
         witness=tuple(step.get("witness", ())),
         deadline_s=step.get("deadline_s", 10.0),
+        repeat=Repeat(**step["repeat"]) if "repeat" in step else None,
         note=step.get("note", ""),
         dynamic=is_dynamic(request),
     )

@@ -101,6 +101,10 @@ def step(item: Data) -> str:
         text += "; keeps " + ", ".join(code(name) for name in item["bind"])
     if item.get("witness"):
         text += "; witness " + ", ".join(f"{code(w['at'])} at least {w['minimum']}" for w in item["witness"])
+    if "repeat" in item:
+        times, plus = item["repeat"]["times"], item["repeat"].get("plus", 0)
+        often = code(times) if isinstance(times, str) else str(times)
+        text += f"; made {often}{f' {plus:+d}' if plus else ''} times"
     return f"{text}. {line(item['note'])}" if item.get("note") else f"{text}."
 
 
@@ -120,6 +124,8 @@ def expectation(expect: Data) -> str:
         text = "is accepted"
     if expect.get("may_reject"):
         text += ", or rejects for any reason"
+    if expect.get("on_reject"):
+        text += f" (rejected: {expect['on_reject']})"
     if expect.get("else"):
         text += f" (otherwise {expect['else']})"
     return text

@@ -1,0 +1,28 @@
+"""What the judge needs of a monitor: the state that a contract's calls so far allow, and what contradicts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from .engine import Reply
+from .expect import Outcome
+from .model import EngineDescription, Json
+
+
+class Monitor(Protocol):
+    """Watches the calls of one engine from its opening on, whoever makes them: a case, a fuzzer or a trace.
+
+    It knows what the rules allow and nothing of how an engine decides, so several answers may be right.
+    """
+
+    def observe(self, op: str, request: Mapping[str, Json], reply: Reply) -> Outcome:
+        """Take note of one call; ``fail`` if it contradicts the rules, ``inconclusive`` if it shows nothing."""
+
+
+Watch = Callable[[str, EngineDescription], Monitor | None]
+"""Contract and engine to a fresh monitor; ``None`` for a contract whose cases say everything."""
+
+
+def unwatched(contract: str, description: EngineDescription) -> None:
+    """No contract has a monitor."""

@@ -1,0 +1,22 @@
+"""What a sequence of calls allows, contract by contract: one account for the judge, the fuzzer and the trace checker.
+
+A monitor is told every call and its reply and says which reply contradicts the rules. It imitates no engine: it keeps
+what may be served, what may be published and what is protected, and knows nothing of eviction or scheduling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..core.model import EngineDescription
+from ..core.monitor import Monitor
+from .residency import ResidencyMonitor
+
+MONITORS: dict[str, Callable[[EngineDescription], Monitor]] = {"residency": ResidencyMonitor}
+"""Contract to its monitor. A contract without one is judged by what its cases expect."""
+
+
+def watch(contract: str, description: EngineDescription) -> Monitor | None:
+    """A fresh monitor for one opening of an engine."""
+    make = MONITORS.get(contract)
+    return None if make is None else make(description)
