@@ -5,14 +5,19 @@ read. Payloads are compared by digest, so that a trace without rows is judged as
 
 *Expired is grey*: a completion that comes after the end of its reservation may be refused, or accepted with its own
 whole rows. It may never publish what it did not copy, nor take back what came after it.
+
+Memory grows with what is live: keys that serve something and transactions that have not ended. Of the rest a bounded
+history is kept, which findings quote and nothing is judged by.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,6 +30,11 @@ Key = tuple[str, str]
 """Tenant and key."""
 Payload = str
 """Digest of the rows."""
+
+FORMER_KEYS, FORMER_PAYLOADS = 4096, 64
+"""How many keys that serve nothing, and how many payloads of one key, are remembered."""
+GREY = 65536
+"""How many expired transactions that never ended are remembered."""
 
 
 class Rule(StrEnum):
@@ -59,7 +69,7 @@ class State(StrEnum):
     """Cancelled or reset: it publishes nothing, but its copy may still touch its slots."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """One key."""
 
@@ -67,13 +77,24 @@ class Entry:
     """What a read may return."""
     replicas: set[str] = field(default_factory=set)
     """Tiers with a valid replica, as far as calls tell."""
-    once: set[Payload] = field(default_factory=set)
-    """What was put or reserved under the key, ever."""
+    once: dict[Payload, None] = field(default_factory=dict)
+    """What was put or reserved under the key, the latest last."""
     doubtful: bool = False
     """Damaged below the engine, which claims no means to see it."""
 
+    def remember(self, payload: Payload) -> None:
+        """Keep a payload in the history."""
+        self.once.pop(payload, None)
+        self.once[payload] = None
+        if len(self.once) > FORMER_PAYLOADS:
+            del self.once[next(iter(self.once))]
 
-@dataclass
+
+NOTHING = Entry()
+"""What is known of a key that was never named; nobody writes to it."""
+
+
+@dataclass(slots=True)
 class Grant:
     """What a transaction does with one key."""
 
@@ -87,7 +108,7 @@ class Grant:
     """Of a store: the key got other rows or was removed since, so that these may not be published over that."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Transaction:
     """One reservation."""
 
@@ -124,7 +145,16 @@ class ResidencyMonitor:
         self.ttl_ms: dict[str, int] = {}
         self.now_ms = 0
         self.entries: dict[Key, Entry] = {}
+        """Keys that serve something, or that a transaction names."""
+        self.former: OrderedDict[Key, Entry] = OrderedDict()
+        """The latest of the other keys."""
         self.transactions: dict[str, Transaction] = {}
+        self.by_key: dict[Key, list[tuple[Transaction, Grant]]] = {}
+        """Key to the transactions that name it and have not ended."""
+        self.ageing: dict[str, Transaction] = {}
+        """Live transactions that can expire, the oldest first."""
+        self.grey: dict[str, Transaction] = {}
+        """Expired transactions that have not ended, the oldest first."""
         self.holders: dict[int, list[tuple[Transaction, Grant]]] = {}
         """Slot to the transactions that were granted it and have not ended."""
 
@@ -161,10 +191,12 @@ class ResidencyMonitor:
         """Rows become resident, or stay as they were."""
         key, payload = _key(request, request["key"]), digest(request["data"])
         entry = self.entry(key)
-        entry.once.add(payload)
+        entry.remember(payload)
         if result["outcome"] in ("stored", "replaced"):
             self._supersede(key)
             entry.serves, entry.replicas, entry.doubtful = {payload}, {"device"}, False
+        else:
+            self._retire(key)
         return PASS
 
     def get(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
@@ -175,14 +207,14 @@ class ResidencyMonitor:
         if result["outcome"] == "miss":
             return PASS
         if "data" not in result:
-            return PASS if self.entry(key).serves else self._unpublished(key, "/outcome", "hit")
-        return self._served(key, self.entry(key).serves, result["data"], "/data")
+            return PASS if self.known(key).serves else self._unpublished(key, "/outcome", "hit")
+        return self._served(key, self.known(key).serves, result["data"], "/data")
 
     def lookup(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """What is called ready can be served."""
         for index, (name, state) in enumerate(zip(request["keys"], result["states"], strict=False)):
             key = _key(request, name)
-            if state == "ready" and not self.entry(key).serves:
+            if state == "ready" and not self.known(key).serves:
                 return self._unpublished(key, f"/states/{index}", state)
             outcome = self._pending(key) if state == "pending" else PASS
             if not outcome.holds:
@@ -194,11 +226,13 @@ class ResidencyMonitor:
         tier, forced = request.get("tier"), request.get("force", False)
         for index, (name, outcome) in enumerate(zip(request["keys"], result["outcomes"], strict=False)):
             key = _key(request, name)
-            entry = self.entry(key)
+            entry = self.known(key)
             if outcome == "leased" or (outcome == "absent" and tier is not None):
                 continue
             if outcome == "removed" and not forced and self.claims("leases") and self._leased(key):
                 return broken(Rule.LEASE_VIOLATED, f"/outcomes/{index}", f"{name} was removed while a load reads it")
+            if entry is NOTHING:
+                continue
             if tier is not None:
                 entry.replicas.discard(tier)
                 if not entry.replicas and entry.serves:
@@ -208,13 +242,19 @@ class ResidencyMonitor:
                 continue
             self._supersede(key)
             entry.serves, entry.replicas = set(), set()
+            self._retire(key)
         return PASS
 
     def reset(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Nothing is left to serve, and nothing under way may publish."""
-        for key, entry in self.entries.items():
+        for key, entry in list(self.entries.items()):
             self._supersede(key)
             entry.serves, entry.replicas, entry.doubtful = set(), set(), False
+            self._retire(key)
+        for entry in self.former.values():
+            entry.doubtful = False
+        self.ageing.clear()
+        self.grey.clear()
         for transaction in self.transactions.values():
             if transaction.state in (State.LIVE, State.EXPIRED):
                 transaction.state = State.QUARANTINED
@@ -226,20 +266,23 @@ class ResidencyMonitor:
         grants = []
         for index, (name, given) in enumerate(zip(request["keys"], result["grants"], strict=False)):
             key = _key(request, name)
-            sees = {digest(data[index])} if mode == "store" else set(self.entry(key).serves)
+            sees = {digest(data[index])} if mode == "store" else set(self.known(key).serves)
             grant = Grant(key, given["outcome"], sees, given.get("slot"), given.get("generation"))
             grants.append(grant)
             if mode == "store":
-                self.entry(key).once |= sees
+                self.entry(key).remember(*sees)
             outcome = self._granted(mode, grant, f"/grants/{index}/outcome")
             if not outcome.holds:
                 return outcome
         if result["txn"] is not None:
             transaction = Transaction(result["txn"], mode, request["owner"], grants, self.now_ms)
-            self.transactions[transaction.name] = transaction
+            self._begin(transaction)
             for grant in transaction.moving:
                 if grant.slot is not None:
                     self.holders.setdefault(grant.slot, []).append((transaction, grant))
+        else:
+            for grant in grants:
+                self._retire(grant.key)
         return PASS
 
     def copy(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
@@ -289,38 +332,56 @@ class ResidencyMonitor:
         transaction = self.transactions.get(request["txn"])
         if transaction is not None and result["outcome"] == "dead":
             transaction.state = State.QUARANTINED
+            self.ageing.pop(transaction.name, None)
+            self.grey.pop(transaction.name, None)
         return PASS
 
     def advance(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Reservations that are too old expire."""
         self.now_ms += request["by_ms"]
-        for transaction in self.transactions.values():
-            limit = self.ttl_ms.get(transaction.mode)
-            if transaction.state is State.LIVE and limit is not None and self.now_ms - transaction.since_ms >= limit:
-                transaction.state = State.EXPIRED
+        soonest = min(self.ttl_ms.values(), default=0)
+        expired = []
+        for transaction in self.ageing.values():
+            age_ms = self.now_ms - transaction.since_ms
+            if age_ms < soonest:
+                break
+            if age_ms >= self.ttl_ms[transaction.mode]:
+                expired.append(transaction)
+        for transaction in expired:
+            transaction.state = State.EXPIRED
+            self.grey[transaction.name] = self.ageing.pop(transaction.name)
+        while len(self.grey) > GREY:
+            self._end(next(iter(self.grey.values())))
         return PASS
 
     def inject(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Rows that were damaged may be missed; an engine with checksums may not serve them."""
         seen = self.claims("checksums") or (request["fault"] == "truncate" and self.claims("validates_length"))
         if result["damaged"] and request["fault"] in ("corrupt", "truncate") and not seen:
-            self.entry(_key(request, request["key"])).doubtful = True
+            key = _key(request, request["key"])
+            self.entry(key).doubtful = True
+            self._retire(key)
         return PASS
 
     # --- what they share ----------------------------------------------------------------------------------------
 
     def entry(self, key: Key) -> Entry:
-        """The account of a key."""
-        return self.entries.setdefault(key, Entry())
+        """The account of a key, to be written to."""
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = self.former.pop(key, None) or Entry()
+        return entry
+
+    def known(self, key: Key) -> Entry:
+        """What is known of a key; of most keys that are named, nothing is."""
+        return self.entries.get(key) or self.former.get(key, NOTHING)
 
     def live(self, key: Key, mode: str | None = None) -> list[tuple[Transaction, Grant]]:
         """Transactions that hold the key and have not ended."""
         return [
             (transaction, grant)
-            for transaction in self.transactions.values()
+            for transaction, grant in self.by_key.get(key, ())
             if transaction.state is State.LIVE and mode in (None, transaction.mode)
-            for grant in transaction.grants
-            if grant.key == key
         ]
 
     def _refused(self, name: str, request: Mapping[str, Any]) -> Outcome:
@@ -330,8 +391,37 @@ class ResidencyMonitor:
             self._end(transaction)
         return PASS
 
+    def _begin(self, transaction: Transaction) -> None:
+        name = transaction.name
+        if name in self.transactions:
+            self._unname(self.transactions[name])
+        self.transactions[name] = transaction
+        for grant in transaction.grants:
+            self.by_key.setdefault(grant.key, []).append((transaction, grant))
+        if transaction.mode in self.ttl_ms:
+            self.ageing[name] = transaction
+
+    def _unname(self, transaction: Transaction) -> None:
+        """Forget which keys a transaction names, and those of which nothing is left to know."""
+        self.ageing.pop(transaction.name, None)
+        self.grey.pop(transaction.name, None)
+        for grant in transaction.grants:
+            left = [one for one in self.by_key.pop(grant.key, ()) if one[0] is not transaction]
+            if left:
+                self.by_key[grant.key] = left
+            self._retire(grant.key)
+
+    def _retire(self, key: Key) -> None:
+        """A key that serves nothing and that nobody names is history."""
+        entry = self.entries.get(key)
+        if entry is not None and not entry.serves and key not in self.by_key:
+            self.former[key] = self.entries.pop(key)
+            if len(self.former) > FORMER_KEYS:
+                self.former.popitem(last=False)
+
     def _end(self, transaction: Transaction) -> None:
         del self.transactions[transaction.name]
+        self._unname(transaction)
         for grant in transaction.moving:
             if grant.slot is not None:
                 left = [one for one in self.holders.pop(grant.slot, []) if one[0] is not transaction]
@@ -339,10 +429,9 @@ class ResidencyMonitor:
                     self.holders[grant.slot] = left
 
     def _supersede(self, key: Key, but: Grant | None = None) -> None:
-        for transaction in self.transactions.values():
-            for grant in transaction.grants if transaction.mode == "store" else ():
-                if grant.key == key and grant is not but:
-                    grant.superseded = True
+        for transaction, grant in self.by_key.get(key, ()):
+            if transaction.mode == "store" and grant is not but:
+                grant.superseded = True
 
     def _granted(self, mode: str, grant: Grant, at: str) -> Outcome:
         key, name = grant.key, grant.key[1]
@@ -375,27 +464,27 @@ class ResidencyMonitor:
         return mine and receipt.get("checksum", min(grant.sees)) in grant.sees
 
     def _pending(self, key: Key) -> Outcome:
-        busy = any(grant.key == key for transaction in self.transactions.values() for grant in transaction.grants)
-        if busy or self.claims("async"):
+        if key in self.by_key or self.claims("async"):
             return PASS
         return broken(Rule.NEVER_READY, "", f"{key[1]} is pending and nothing is under way for it")
 
     def _unpublished(self, key: Key, at: str, told: str) -> Outcome:
         why = (
             "nothing was ever stored"
-            if not self.entry(key).once
+            if not self.known(key).once
             else "what was stored is not validated, or was removed"
         )
         return broken(Rule.PUBLISHED_UNVALIDATED, at, f"{told} for {key[1]}, of which {why}")
 
     def _served(self, key: Key, legal: set[Payload], rows: Any, at: str) -> Outcome:
         payload = digest(rows)
-        entry = self.entry(key)
+        entry = self.known(key)
         if payload in legal or entry.doubtful:
             return PASS
         if not legal:
             return self._unpublished(key, at, "rows")
-        owner = next((other for other, one in self.entries.items() if other != key and payload in one.once), None)
+        others: Iterable[tuple[Key, Entry]] = chain(self.entries.items(), self.former.items())
+        owner = next((other for other, one in others if other != key and payload in one.once), None)
         if payload in entry.once:
             whose = "an old or unpublished generation of it"
         elif owner is not None:
@@ -412,7 +501,7 @@ def broken(rule: Rule, at: str, message: str) -> Outcome:
 
 def digest(rows: Any) -> Payload:
     """SHA-256 of rows; a trace gives ``{"sha256": ...}`` in their place."""
-    if isinstance(rows, Mapping):
+    if type(rows) is dict or isinstance(rows, Mapping):
         return str(rows["sha256"])
     return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
 
