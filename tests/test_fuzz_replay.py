@@ -114,5 +114,5 @@ def test_on_the_cases_of_a_contract_it_blames_no_reference(contract: str) -> Non
 def test_it_sees_a_fault_in_a_case_that_expects_nothing_of_it() -> None:
     engine = InProcess(lifecycle.WriteSlotsIgnored)
     engine.open()
-    late = {**SAVE, "window_ms": 1}
+    late = {**SAVE, "window_ms": 1, "write_slots": 1}
     assert seen(engine.call("lifecycle.save_plan", late, 0.0), "lifecycle.save_plan", late).verdict is Verdict.FAIL
