@@ -1,0 +1,138 @@
+"""The residency ops of the built-in adapter: requests become calls of the reference's store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from kvassay_reference.residency import Grant, Residency
+from numpy.typing import NDArray
+
+from .reference_attention import refusals_named
+from .reference_part import ReferencePart
+
+Request = Mapping[str, Any]
+Result = dict[str, Any]
+
+
+class ResidencyReference(ReferencePart):
+    """The residency ops. Faults override one of the small methods of the store."""
+
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"store", "transaction"})
+    own_capabilities: ClassVar[Mapping[str, Any]] = {
+        "residency.mode": "component",
+        "residency.txn_ids": True,
+        "residency.expiry_write": True,
+        "residency.expiry_read": True,
+        "residency.leases": True,
+        "residency.joins": True,
+        "residency.cancel": True,
+        "residency.cancel_load": True,
+        "residency.job_failure": "key",
+        "residency.owns_source": True,
+        "residency.owns_destination": True,
+        "residency.secondary": True,
+        "residency.authority": True,
+        "residency.exact_slots": True,
+        "residency.evicts": True,
+        "residency.validates_length": True,
+        "residency.checksums": True,
+        "residency.receipts": True,
+        "residency.tenants": True,
+        "residency.opaque_keys": True,
+    }
+    residency_class: ClassVar[type[Residency]] = Residency
+
+    def residency_open(self, request: Request) -> Result:
+        """An empty store."""
+        limits = request.get("write_ttl_ms"), request.get("read_ttl_ms")
+        self.residency = self.residency_class(request["slots"], request["slot_bytes"], *limits)
+        return self.residency_told(slots=request["slots"], slot_bytes=request["slot_bytes"])
+
+    def residency_told(self, **members: Any) -> Result:
+        """A reply: the reference is called once for each op."""
+        return {**members, "engine_calls": 1}
+
+    def residency_put(self, request: Request) -> Result:
+        """Make rows resident."""
+        outcome = self.residency.put(key_of(request, request["key"]), request["data"].tobytes())
+        return self.residency_told(outcome=outcome)
+
+    def residency_get(self, request: Request) -> Result:
+        """Read rows."""
+        outcome, rows, tier = self.residency.get(key_of(request, request["key"]))
+        if rows is None:
+            return self.residency_told(outcome=outcome)
+        return self.residency_told(outcome=outcome, data=array(rows), tier=tier)
+
+    def residency_lookup(self, request: Request) -> Result:
+        """What a reader would find."""
+        found = [self.residency.lookup(key_of(request, name)) for name in request["keys"]]
+        return self.residency_told(states=[state for state, _ in found], tiers=[tier for _, tier in found])
+
+    def residency_remove(self, request: Request) -> Result:
+        """Give replicas up."""
+        keys = [key_of(request, name) for name in request["keys"]]
+        with refusals_named():
+            outcomes = self.residency.remove(keys, request.get("tier"), request.get("force", False))
+        return self.residency_told(outcomes=outcomes)
+
+    def residency_reset(self, request: Request) -> Result:
+        """Forget everything."""
+        with refusals_named():
+            self.residency.reset()
+        return self.residency_told()
+
+    def residency_reserve(self, request: Request) -> Result:
+        """Begin a transaction."""
+        keys = [key_of(request, name) for name in request["keys"]]
+        rows = [data.tobytes() for data in request.get("data", ())]
+        transaction = self.residency.reserve(request["mode"], keys, request["owner"], rows)
+        grants = [self.residency_grant(grant) for grant in transaction.grants]
+        return self.residency_told(txn=transaction.name or None, grants=grants)
+
+    def residency_grant(self, grant: Grant) -> Result:
+        """What a key got, and where."""
+        told: Result = {"outcome": grant.outcome}
+        if grant.tier is not None:
+            told["tier"] = grant.tier
+        if grant.place is not None:
+            told |= {"slot": grant.place.index, "generation": grant.slot_generation}
+        return told
+
+    def residency_copy(self, request: Request) -> Result:
+        """Move bytes."""
+        with refusals_named():
+            moved, rows = self.residency.copy(request["txn"], request.get("bytes"))
+        if rows is None:
+            return self.residency_told(bytes=moved)
+        return self.residency_told(bytes=moved, data=[None if one is None else array(one) for one in rows])
+
+    def residency_complete(self, request: Request) -> Result:
+        """Validate and publish."""
+        with refusals_named():
+            outcome = self.residency.complete(request["txn"], request.get("failed", ()), request.get("receipt"))
+        return self.residency_told(outcome=outcome)
+
+    def residency_cancel(self, request: Request) -> Result:
+        """The request goes away."""
+        return self.residency_told(outcome=self.residency.cancel(request["txn"]))
+
+    def control_advance_clock(self, request: Request) -> Result:
+        """Time passes."""
+        return {"now_ms": self.residency.advance(request["by_ms"])}
+
+    def control_inject(self, request: Request) -> Result:
+        """A replica is damaged."""
+        return {"damaged": self.residency.inject(key_of(request, request["key"]), request["fault"])}
+
+
+def key_of(request: Request, name: str) -> tuple[str, str]:
+    """Tenant and key."""
+    return request.get("tenant", ""), name
+
+
+def array(rows: bytes) -> NDArray[np.uint8]:
+    """Rows as uint8."""
+    return np.frombuffer(rows, np.uint8)
