@@ -1,7 +1,7 @@
 """Residency: replicas of rows in tiers, and the transactions that make and read them.
 
-A state belongs to a replica, and ``TRANSITIONS`` is all that may happen to one. A copy has a destination that
-nobody else sees until its transaction publishes it, and a source that stays readable meanwhile. Slots are memory with an
+A state belongs to a replica, and ``TRANSITIONS`` is all that may happen to one. A copy has a destination that nobody
+else sees until its transaction publishes it, and a source that stays readable meanwhile. Slots are memory with an
 allocation generation; a slot whose copy may still run is given to nobody, whatever became of its transaction.
 """
 
@@ -94,7 +94,7 @@ class Life(StrEnum):
     LIVE = "live"
     EXPIRED = "expired"
     DEAD = "dead"
-    """Cancelled, or cut off by a reset or a forced removal."""
+    """Cancelled, or cut off by a reset."""
 
 
 @dataclass(eq=False)
@@ -245,14 +245,14 @@ class Residency:
                 self.touch(replica)
                 return "hit", bytes(replica.memory), replica.tier
             self.drop(entry, replica)
-        return ("pending" if self.writer(key) else "miss"), None, None
+        return ("pending" if self.writers(key) else "miss"), None, None
 
     def lookup(self, key: Key) -> tuple[str, str | None]:
         """State and nearest tier of a key; nothing changes by it."""
         found = self.valid(self.entry(key))
         if found:
             return "ready", found[0].tier
-        return ("pending" if self.writer(key) else "miss"), None
+        return ("pending" if self.writers(key) else "miss"), None
 
     def remove(self, keys: Sequence[Key], tier: str | None = None, force: bool = False) -> list[str]:
         """Give up all replicas, or those of one tier, which must not be the last; all keys or none."""
@@ -263,18 +263,21 @@ class Residency:
         return [self.remove_one(key, tier, force) for key in keys]
 
     def remove_one(self, key: Key, tier: str | None, force: bool) -> str:
-        """``removed``, ``absent`` or ``leased``."""
+        """``removed``, ``absent``, or ``leased`` while copies from or for it are under way."""
         entry = self.entry(key)
         going = [one for one in entry.replicas.values() if tier in (None, one.tier)]
-        if self.leases and not force and any(map(self.readers, going)):
+        users = [*self.writers(key), *(user for one in going for user in self.readers(one))]
+        if users and not force and self.protected(users):
             return "leased"
         for one in going:
-            for transaction in self.readers(one):
-                self.kill(transaction, Life.DEAD)
             self.drop(entry, one)
         if tier is None:
             self.renew(entry)
-        return "removed" if going else "absent"
+        return "removed" if going or users else "absent"
+
+    def protected(self, users: Sequence[Transaction]) -> bool:
+        """Whether transactions keep what they copy from being removed."""
+        return self.leases or any(user.mode == "store" for user in users)
 
     def reset(self) -> None:
         """Forget every key; stores under way die, and a load under way forbids it."""
@@ -303,7 +306,9 @@ class Residency:
         if fault == "evict":
             self.drop(entry, found[0])
         elif fault == "corrupt":
-            memory[len(memory) // 2] ^= 0xFF
+            memory[len(memory) // 2 : len(memory) // 2 + 1] = bytes(
+                0xFF ^ one for one in memory[len(memory) // 2 :][:1]
+            )
         else:
             del memory[0 if fault == "drop" else len(memory) // 2 :]
         return True
@@ -326,7 +331,7 @@ class Residency:
     def grant_store(self, key: Key, rows: bytes) -> Grant:
         """A slot for rows that are not there yet and that nobody else is writing."""
         entry = self.entry(key)
-        if self.writer(key):
+        if self.writers(key):
             return Grant(key, "pending")
         held = self.holding(entry, rows)
         if held is not None:
@@ -343,7 +348,7 @@ class Residency:
         entry = self.entry(key)
         found = self.valid(entry)
         if not found:
-            return Grant(key, "pending" if self.writer(key) else "miss")
+            return Grant(key, "pending" if self.writers(key) else "miss")
         if found[0].tier == "device":
             self.touch(found[0])
             return Grant(key, "resident", "device")
@@ -595,10 +600,10 @@ class Residency:
         """What live transactions copy."""
         return ((one, grant) for one in self.live() if one.mode == mode for grant in one.moving)
 
-    def writer(self, key: Key) -> bool:
-        """Whether a store of the key is under way: there is one at most."""
-        entry = self.entry(key)
-        return any(grant.key == key and grant.generation == entry.generation for _, grant in self.grants("store"))
+    def writers(self, key: Key) -> list[Transaction]:
+        """The store of the key that is under way and may still publish; there is one at most."""
+        current = self.entry(key).generation
+        return [one for one, grant in self.grants("store") if (grant.key, grant.generation) == (key, current)]
 
     def under_way(self, key: Key, entry: Entry) -> Grant | None:
         """The load that another one of the same rows can wait for."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -67,6 +67,8 @@ class State(StrEnum):
     EXPIRED = "expired"
     QUARANTINED = "quarantined"
     """Cancelled or reset: it publishes nothing, but its copy may still touch its slots."""
+    REFUSED = "refused"
+    """Its completion was refused: the copy is over, and only a completion that is accepted may still publish."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,8 @@ class Entry:
     """What was put or reserved under the key, the latest last."""
     doubtful: bool = False
     """Damaged below the engine, which claims no means to see it."""
+    damaged: bool = False
+    """Damaged below the engine: what a load copies may be damaged as long as that is not called done."""
 
     def remember(self, payload: Payload) -> None:
         """Keep a payload in the history."""
@@ -105,7 +109,9 @@ class Grant:
     slot: int | None = None
     generation: int | None = None
     superseded: bool = False
-    """Of a store: the key got other rows or was removed since, so that these may not be published over that."""
+    """The key got other rows or was removed since: a store may not publish over that, a load protects none of it."""
+    spoiled: Outcome = PASS
+    """Of a load: what stands at its destination is not what was granted."""
 
 
 @dataclass(slots=True)
@@ -194,7 +200,7 @@ class ResidencyMonitor:
         entry.remember(payload)
         if result["outcome"] in ("stored", "replaced"):
             self._supersede(key)
-            entry.serves, entry.replicas, entry.doubtful = {payload}, {"device"}, False
+            entry.serves, entry.replicas, entry.doubtful, entry.damaged = {payload}, {"device"}, False, False
         else:
             self._retire(key)
         return PASS
@@ -206,6 +212,7 @@ class ResidencyMonitor:
             return self._pending(key)
         if result["outcome"] == "miss":
             return PASS
+        self._seen_in(key, result.get("tier"))
         if "data" not in result:
             return PASS if self.known(key).serves else self._unpublished(key, "/outcome", "hit")
         return self._served(key, self.known(key).serves, result["data"], "/data")
@@ -216,6 +223,7 @@ class ResidencyMonitor:
             key = _key(request, name)
             if state == "ready" and not self.known(key).serves:
                 return self._unpublished(key, f"/states/{index}", state)
+            self._seen_in(key, result["tiers"][index] if "tiers" in result else None)
             outcome = self._pending(key) if state == "pending" else PASS
             if not outcome.holds:
                 return outcome
@@ -240,7 +248,8 @@ class ResidencyMonitor:
                         Rule.AUTHORITY_LOST, f"/outcomes/{index}", f"the last valid replica of {name} was removed"
                     )
                 continue
-            self._supersede(key)
+            if outcome == "removed":
+                self._supersede(key)
             entry.serves, entry.replicas = set(), set()
             self._retire(key)
         return PASS
@@ -249,14 +258,16 @@ class ResidencyMonitor:
         """Nothing is left to serve, and nothing under way may publish."""
         for key, entry in list(self.entries.items()):
             self._supersede(key)
-            entry.serves, entry.replicas, entry.doubtful = set(), set(), False
+            entry.serves, entry.replicas, entry.doubtful, entry.damaged = set(), set(), False, False
             self._retire(key)
         for entry in self.former.values():
-            entry.doubtful = False
+            entry.doubtful = entry.damaged = False
         self.ageing.clear()
         self.grey.clear()
-        for transaction in self.transactions.values():
-            if transaction.state in (State.LIVE, State.EXPIRED):
+        for transaction in list(self.transactions.values()):
+            if transaction.state is State.REFUSED:
+                self._end(transaction)
+            else:
                 transaction.state = State.QUARANTINED
         return PASS
 
@@ -271,6 +282,8 @@ class ResidencyMonitor:
             grants.append(grant)
             if mode == "store":
                 self.entry(key).remember(*sees)
+            elif grant.outcome in ("granted", "resident"):
+                self._seen_in(key, given.get("tier"))
             outcome = self._granted(mode, grant, f"/grants/{index}/outcome")
             if not outcome.holds:
                 return outcome
@@ -297,13 +310,13 @@ class ResidencyMonitor:
                 Rule.WITNESS_FALSE, "/bytes", f"{result['bytes']} bytes moved where {each} a key were asked for"
             )
         transaction.copied += result["bytes"] // max(1, len(transaction.moving))
-        if transaction.mode != "load" or transaction.copied < self.slot_bytes:
+        if transaction.mode != "load":
             return PASS
         for index, (grant, rows) in enumerate(zip(transaction.grants, result.get("data", ()), strict=False)):
-            if rows is not None:
-                outcome = self._served(grant.key, grant.sees, rows, f"/data/{index}")
-                if not outcome.holds:
-                    return outcome
+            if rows is not None and (transaction.copied >= self.slot_bytes or grant.outcome == "joined"):
+                grant.spoiled = self._served(grant.key, grant.sees, rows, f"/data/{index}")
+                if not grant.spoiled.holds and not self.known(grant.key).damaged:
+                    return grant.spoiled
         return PASS
 
     def complete(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
@@ -311,19 +324,21 @@ class ResidencyMonitor:
         transaction = self.transactions.get(request["txn"])
         if transaction is None:
             return PASS
-        lives = transaction.state in (State.LIVE, State.EXPIRED) and result["outcome"] == "done"
+        lives = transaction.state is not State.QUARANTINED and result["outcome"] == "done"
         for grant in transaction.moving if lives else ():
             if grant.key[1] in request.get("failed", ()) or transaction.copied < self.slot_bytes:
                 continue
             entry = self.entry(grant.key)
             if transaction.mode == "load":
+                if not grant.spoiled.holds:
+                    return grant.spoiled
                 entry.replicas |= {"device"} if entry.replicas else set()
             elif not grant.superseded and self._receipt_fits(transaction, grant, request.get("receipt", {})):
                 same = entry.serves == grant.sees
                 entry.serves = set(grant.sees)
                 entry.replicas = {*entry.replicas, "host"} if same else {"host"}
-                entry.doubtful = False
-                self._supersede(grant.key, but=grant)
+                entry.doubtful = entry.damaged = False
+                self._supersede(grant.key, ("store",) if same else ("store", "load"), but=grant)
         self._end(transaction)
         return PASS
 
@@ -356,10 +371,11 @@ class ResidencyMonitor:
 
     def inject(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Rows that were damaged may be missed; an engine with checksums may not serve them."""
-        seen = self.claims("checksums") or (request["fault"] == "truncate" and self.claims("validates_length"))
-        if result["damaged"] and request["fault"] in ("corrupt", "truncate") and not seen:
+        seen = self.claims("checksums") or (request["fault"] != "corrupt" and self.claims("validates_length"))
+        if result["damaged"] and request["fault"] != "evict":
             key = _key(request, request["key"])
-            self.entry(key).doubtful = True
+            entry = self.entry(key)
+            entry.damaged, entry.doubtful = True, entry.doubtful or not seen
             self._retire(key)
         return PASS
 
@@ -369,7 +385,7 @@ class ResidencyMonitor:
         """The account of a key, to be written to."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = self.former.pop(key, None) or Entry()
+            entry = self.entries[key] = self.former.pop(key, Entry())
         return entry
 
     def known(self, key: Key) -> Entry:
@@ -385,10 +401,21 @@ class ResidencyMonitor:
         ]
 
     def _refused(self, name: str, request: Mapping[str, Any]) -> Outcome:
-        """A completion that was refused ends its transaction: it published nothing."""
+        """A completion that was refused published nothing, and its copy is over."""
         transaction = self.transactions.get(request.get("txn", ""))
-        if name == "complete" and transaction is not None:
+        if name != "complete" or transaction is None:
+            return PASS
+        if transaction.state is State.QUARANTINED:
             self._end(transaction)
+            return PASS
+        for grant in transaction.grants:
+            for other, _ in list(self.by_key.get(grant.key, ())):
+                if other.state is State.REFUSED and other is not transaction:
+                    self._end(other)
+        transaction.state = State.REFUSED
+        self.ageing.pop(transaction.name, None)
+        self.grey[transaction.name] = transaction
+        self._vacate(transaction)
         return PASS
 
     def _begin(self, transaction: Transaction) -> None:
@@ -420,17 +447,25 @@ class ResidencyMonitor:
                 self.former.popitem(last=False)
 
     def _end(self, transaction: Transaction) -> None:
-        del self.transactions[transaction.name]
+        self.transactions.pop(transaction.name, None)
         self._unname(transaction)
+        self._vacate(transaction)
+
+    def _vacate(self, transaction: Transaction) -> None:
         for grant in transaction.moving:
             if grant.slot is not None:
                 left = [one for one in self.holders.pop(grant.slot, []) if one[0] is not transaction]
                 if left:
                     self.holders[grant.slot] = left
 
-    def _supersede(self, key: Key, but: Grant | None = None) -> None:
+    def _seen_in(self, key: Key, tier: str | None) -> None:
+        """Another tier than calls tell may hold a replica, such as one that rows were evicted to."""
+        if tier is not None and self.known(key).serves:
+            self.entry(key).replicas.add(tier)
+
+    def _supersede(self, key: Key, modes: Collection[str] = ("store", "load"), but: Grant | None = None) -> None:
         for transaction, grant in self.by_key.get(key, ()):
-            if transaction.mode == "store" and grant is not but:
+            if transaction.mode in modes and grant is not but:
                 grant.superseded = True
 
     def _granted(self, mode: str, grant: Grant, at: str) -> Outcome:
@@ -441,7 +476,8 @@ class ResidencyMonitor:
             return broken(Rule.JOINED_NOTHING, at, f"a load of {name} waits for a copy that nobody makes")
         if grant.outcome != "granted":
             return PASS
-        if mode == "store" and any(other.outcome == "granted" for _, other in self.live(key, "store")):
+        others = (other for _, other in self.live(key, "store") if not other.superseded)
+        if mode == "store" and any(other.outcome == "granted" for other in others):
             return broken(Rule.WRITTEN_TWICE, at, f"two live stores may publish {name}")
         for other, held in self.holders.get(grant.slot, ()) if grant.slot is not None else ():
             if other.touches and "store" in (mode, other.mode):
@@ -450,7 +486,7 @@ class ResidencyMonitor:
         return PASS
 
     def _leased(self, key: Key) -> bool:
-        return any(grant.outcome == "granted" for _, grant in self.live(key, "load"))
+        return any(grant.outcome == "granted" and not grant.superseded for _, grant in self.live(key, "load"))
 
     def _receipt_fits(self, transaction: Transaction, grant: Grant, receipts: Mapping[str, Any]) -> bool:
         receipt = receipts.get(grant.key[1], {})
@@ -464,7 +500,8 @@ class ResidencyMonitor:
         return mine and receipt.get("checksum", min(grant.sees)) in grant.sees
 
     def _pending(self, key: Key) -> Outcome:
-        if key in self.by_key or self.claims("async"):
+        under_way = (one.state is not State.REFUSED for one, _ in self.by_key.get(key, ()))
+        if any(under_way) or self.claims("async"):
             return PASS
         return broken(Rule.NEVER_READY, "", f"{key[1]} is pending and nothing is under way for it")
 
