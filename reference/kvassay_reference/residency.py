@@ -52,7 +52,8 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS: tuple[Transition, ...] = (
-    Transition(State.UNUSED, "put", State.GPU_VISIBLE),
+    Transition(State.UNUSED, "put-device", State.GPU_VISIBLE),
+    Transition(State.UNUSED, "put-host", State.HOST_VALID),
     Transition(State.UNUSED, "reserve-store", State.DEMOTE_RESERVED),
     Transition(State.DEMOTE_RESERVED, "copy", State.COPY_OUT),
     Transition(State.COPY_OUT, "copy", State.COPY_OUT),
@@ -204,6 +205,8 @@ class Residency:
     secondary: ClassVar[bool] = True
     leases: ClassVar[bool] = True
     joins: ClassVar[bool] = True
+    authority: ClassVar[bool] = True
+    """Whether a put makes a device replica, and a load a second one; else all rows are on the host."""
     content_addressed: ClassVar[bool] = False
 
     def __init__(
@@ -231,9 +234,9 @@ class Residency:
         if slot is None:
             return "refused"
         self.renew(entry)
-        replica = self.occupy(slot, "device")
+        replica = self.occupy(slot, "device" if self.authority else "host")
         replica.memory[:] = rows
-        replica.on("put")
+        replica.on(f"put-{replica.tier}")
         self.install(entry, replica, digest(rows))
         return "replaced" if known else "stored"
 
@@ -358,7 +361,7 @@ class Residency:
             return Grant(key, "joined", leader.tier, entry.generation, leader=leader, waits=True)
         source = found[0]
         self.touch(source)
-        self.hold(source.slot)
+        self.read_from(source)
         target = Replica("device", bytearray(self.slot_bytes))
         target.on("reserve-load")
         number = None if source.slot is None else source.slot.generation
@@ -458,7 +461,8 @@ class Residency:
         if transaction.mode == "store" and any(one.sha256 != sha256 for one in self.valid(entry)):
             self.renew(entry)
         target.on("publish")
-        self.install(entry, target, sha256)
+        if self.authority or transaction.mode == "store":
+            self.install(entry, target, sha256)
         grant.delivered = True
 
     def cancel(self, name: str) -> str:
@@ -532,10 +536,14 @@ class Residency:
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    def hold(self, slot: Slot | None) -> None:
-        """One more that the slot is kept for."""
-        if slot is not None:
-            slot.holders += 1
+    def read_from(self, source: Replica) -> None:
+        """A copy will read: the slot is kept, whatever becomes of the replica."""
+        if source.slot is not None:
+            source.slot.holders += 1
+
+    def read_no_more(self, source: Replica) -> None:
+        """The copy is over."""
+        self.let_go(source.slot)
 
     def let_go(self, slot: Slot | None) -> None:
         """One less."""
@@ -661,7 +669,7 @@ class Residency:
         for grant in transaction.moving:
             assert grant.target is not None
             if grant.source is not None:
-                self.let_go(grant.source.slot)
+                self.read_no_more(grant.source)
             if not grant.delivered:
                 grant.delivered = False
                 grant.target.on("abort")

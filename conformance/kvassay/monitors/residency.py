@@ -265,10 +265,7 @@ class ResidencyMonitor:
         self.ageing.clear()
         self.grey.clear()
         for transaction in list(self.transactions.values()):
-            if transaction.state is State.REFUSED:
-                self._end(transaction)
-            else:
-                transaction.state = State.QUARANTINED
+            self._kill(transaction)
         return PASS
 
     def reserve(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
@@ -346,9 +343,7 @@ class ResidencyMonitor:
         """A dead transaction publishes nothing; its slots wait for its completion."""
         transaction = self.transactions.get(request["txn"])
         if transaction is not None and result["outcome"] == "dead":
-            transaction.state = State.QUARANTINED
-            self.ageing.pop(transaction.name, None)
-            self.grey.pop(transaction.name, None)
+            self._kill(transaction)
         return PASS
 
     def advance(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
@@ -451,6 +446,13 @@ class ResidencyMonitor:
         self._unname(transaction)
         self._vacate(transaction)
 
+    def _kill(self, transaction: Transaction) -> None:
+        """It publishes nothing; if its copy may still run, its slots are kept."""
+        if transaction.state in (State.EXPIRED, State.REFUSED):
+            self._end(transaction)
+        transaction.state = State.QUARANTINED
+        self.ageing.pop(transaction.name, None)
+
     def _vacate(self, transaction: Transaction) -> None:
         for grant in transaction.moving:
             if grant.slot is not None:
@@ -480,7 +482,7 @@ class ResidencyMonitor:
         if mode == "store" and any(other.outcome == "granted" for other in others):
             return broken(Rule.WRITTEN_TWICE, at, f"two live stores may publish {name}")
         for other, held in self.holders.get(grant.slot, ()) if grant.slot is not None else ():
-            if other.touches and "store" in (mode, other.mode):
+            if other.touches and (other.mode == "store" or (mode == "store" and self.claims("leases"))):
                 whose = f"{other.mode} {other.name} of {held.key[1]}, {other.state}"
                 return broken(Rule.SLOT_REUSED, at, f"slot {grant.slot} was given to {name} under the {whose}")
         return PASS
