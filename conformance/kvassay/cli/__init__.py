@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "explain",
     "validate": "validate",
     "report": "report",
+    "trace": "trace",
     "oracle": "oracle",
     "selftest": "selftest",
     "init-adapter": "init_adapter",

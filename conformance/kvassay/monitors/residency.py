@@ -164,22 +164,24 @@ class ResidencyMonitor:
         self.holders: dict[int, list[tuple[Transaction, Grant]]] = {}
         """Slot to the transactions that were granted it and have not ended."""
 
+    @property
+    def held(self) -> Mapping[str, int]:
+        """What memory goes to."""
+        return {"keys": len(self.entries), "transactions": len(self.transactions)}
+
     def claims(self, name: str) -> bool:
         """Whether the engine declares a capability."""
         return bool(self.capabilities.get(name))
 
     def observe(self, op: str, request: Mapping[str, Any], reply: Reply) -> Outcome:
         """Take note of one call; a refused call changes nothing but the end of its transaction."""
-        family, _, name = op.partition(".")
         react = REACTIONS.get(op)
         if react is None:
             return PASS
-        if isinstance(reply, Refused):
-            return self._refused(name, request)
         if not isinstance(reply, Returned):
-            return PASS
+            return self._refused(op, request) if isinstance(reply, Refused) else PASS
         outcome = react(self, request, reply.value)
-        if outcome is PASS and family == "residency" and not reply.value.get("engine_calls", 1) and name != "open":
+        if outcome is PASS and not reply.value.get("engine_calls", 1) and op not in ("residency.open", *CONTROLS):
             return Outcome(Verdict.INCONCLUSIVE, Finding(None, "/engine_calls", "the engine was not called"))
         return outcome
 
@@ -395,10 +397,10 @@ class ResidencyMonitor:
             if transaction.state is State.LIVE and mode in (None, transaction.mode)
         ]
 
-    def _refused(self, name: str, request: Mapping[str, Any]) -> Outcome:
+    def _refused(self, op: str, request: Mapping[str, Any]) -> Outcome:
         """A completion that was refused published nothing, and its copy is over."""
         transaction = self.transactions.get(request.get("txn", ""))
-        if name != "complete" or transaction is None:
+        if op != "residency.complete" or transaction is None:
             return PASS
         if transaction.state is State.QUARANTINED:
             self._end(transaction)
@@ -549,6 +551,7 @@ def _key(request: Mapping[str, Any], name: str) -> Key:
     return (request.get("tenant", ""), name)
 
 
+CONTROLS = {"control.advance_clock": ResidencyMonitor.advance, "control.inject": ResidencyMonitor.inject}
 REACTIONS = {
     f"residency.{one.__name__}": one
     for one in (
@@ -563,5 +566,5 @@ REACTIONS = {
         ResidencyMonitor.complete,
         ResidencyMonitor.cancel,
     )
-} | {"control.advance_clock": ResidencyMonitor.advance, "control.inject": ResidencyMonitor.inject}
+} | CONTROLS
 """Op to what the monitor makes of its result."""

@@ -1,0 +1,108 @@
+"""Checking a trace: events a second on one core, and peak memory at two lengths, which must not differ."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvassay.traces.check import FORMAT
+
+from .timing import Line
+
+SLOTS, SLOT_BYTES = 512, 64
+SHORT, LONG = 100_000, 1_000_000
+EVENTS_PER_S = 100_000.0
+
+MEASURE = """
+import resource, sys, time
+from pathlib import Path
+from kvassay.traces.check import Checker
+from kvassay.traces.lines import lines
+path = Path(sys.argv[1])
+checker = Checker()
+with path.open("rb") as stream:
+    started, cpu = time.perf_counter(), time.process_time()
+    found = list(checker.lines(lines(stream)))
+    cpu = time.process_time() - cpu
+assert not found, found
+print(checker.counts.events / cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def events(count: int) -> Iterator[dict[str, Any]]:
+    """A store whose slots are reused: each key is stored, loaded, read, and removed when its slot is needed again."""
+    yield {
+        "event": "residency.open",
+        "request": {"slots": SLOTS, "slot_bytes": SLOT_BYTES},
+        "result": {"slots": SLOTS, "slot_bytes": SLOT_BYTES},
+    }
+    number = 1
+    for turn in range(count):
+        for event in cycle(turn):
+            yield event
+            number += 1
+            if number >= count:
+                return
+
+
+def cycle(turn: int) -> Iterator[dict[str, Any]]:
+    """The life of one key, but that it is removed much later."""
+    slot, key, generation = turn % SLOTS, f"key-{turn}", turn // SLOTS
+    data = {"dtype": "uint8", "shape": [SLOT_BYTES], "sha256": hashlib.sha256(key.encode()).hexdigest()}
+    if turn >= SLOTS:
+        gone = {"keys": [f"key-{turn - SLOTS}"]}
+        yield {"event": "residency.remove", "request": gone, "result": {"outcomes": ["removed"]}}
+    for mode, sent in (("store", {"data": [data]}), ("load", {})):
+        txn = f"{mode}-{turn}"
+        request = {"mode": mode, "keys": [key], "owner": f"request-{turn}", **sent}
+        grant = {"outcome": "granted", "slot": slot if mode == "store" else SLOTS + slot, "generation": generation}
+        yield {"event": "residency.reserve", "request": request, "result": {"txn": txn, "grants": [grant]}}
+        came = {"data": [data]} if mode == "load" else {}
+        copied = {"bytes": SLOT_BYTES, **came}
+        yield {"event": "residency.copy", "request": {"txn": txn}, "result": copied}
+        yield {"event": "residency.complete", "request": {"txn": txn}, "result": {"outcome": "done"}}
+    yield {
+        "event": "residency.get",
+        "request": {"key": key},
+        "result": {"outcome": "hit", "data": data, "tier": "host"},
+    }
+
+
+def write(path: Path, count: int) -> None:
+    """A trace of so many events."""
+    with path.open("w", encoding="utf-8") as file:
+        header = {
+            "trace": FORMAT,
+            "engine": {"name": "bench", "version": "1"},
+            "capabilities": {"residency.leases": True},
+        }
+        print(json.dumps(header), file=file)
+        for seq, event in enumerate(events(count)):
+            print(json.dumps({**event, "process": "worker-0", "seq": seq}, separators=(",", ":")), file=file)
+        print(json.dumps({"event": "trace.end", "events": count}), file=file)
+
+
+def measure(count: int) -> tuple[float, float]:
+    """Events a second of processor time, and peak memory in MiB, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.jsonl")
+        write(path, count)
+        done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], check=True, capture_output=True, text=True)
+    rate, peak_mib = done.stdout.split()
+    return float(rate), float(peak_mib)
+
+
+def lines() -> Iterator[Line]:
+    """Microseconds an event, and memory."""
+    short_rate, short_mib = measure(SHORT)
+    rate, long_mib = measure(LONG)
+    for what, one in ((f"{SHORT:,}", short_rate), (f"{LONG:,}", rate)):
+        budget = f"{EVENTS_PER_S:,.0f} events a second"
+        yield Line(f"trace of {what} events, an event", 1e6 / one, "us", budget, 1e6 / EVENTS_PER_S, 1.0)
+    yield Line(f"peak memory, {LONG:,} events", long_mib, "MiB", f"peak memory, {SHORT:,} events", short_mib, 1.05)

@@ -1,0 +1,355 @@
+"""Judging a trace: each process by itself, each contract by its monitor, one line at a time.
+
+The monitors are those that judge cases and fuzzed runs. Memory holds what they call live, and the latest lines, from
+which a finding quotes what led to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.engine import Broken, NotSupported, Refused, Reply, Returned
+from ..core.expect import PASS, Outcome
+from ..core.model import EngineDescription, Verdict
+from ..core.monitor import Monitor
+from ..monitors import watch
+from ..monitors.identity import IdentityMonitor
+from ..monitors.replay import replay
+from . import form
+from .errors import CutLine, TraceError
+from .lines import parse
+from .past import Past
+from .why import requirements
+
+FORMAT = "kvassay-trace-v1"
+CONTROL = "control"
+UNKNOWN_NAMES = 100
+"""How many names of unknown events are counted apart."""
+OFFENCES = (Verdict.FAIL, Verdict.WRONG_REASON)
+
+
+@dataclass(frozen=True)
+class Offence:
+    """A line that contradicts a rule, or what is wrong with the trace as a whole."""
+
+    rule: str
+    sentence: str
+    line: int | None = None
+    process: str = ""
+    event: str = ""
+    at: str = ""
+    """JSON pointer into the line."""
+    requirements: tuple[str, ...] = ()
+    led_to_it: tuple[tuple[int, str], ...] = ()
+    """The latest lines about the same keys, transactions or sessions, and each in brief."""
+    expected: Any = None
+
+
+@dataclass
+class Counts:
+    """What a trace held."""
+
+    lines: int = 0
+    events: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    unjudged: int = 0
+    """Events of ops without rules over sequences, and of those that show nothing."""
+    processes: set[str] = field(default_factory=set)
+
+
+def traced(contract: str, description: EngineDescription) -> Monitor | None:
+    """The monitor that judges the events of a contract; ``None`` where there are no rules over sequences."""
+    if contract == "identity":
+        return IdentityMonitor(description)
+    return watch(contract, description) or replay(contract, description, partial=True)
+
+
+class Account:
+    """One process: what it has told so far."""
+
+    def __init__(self, description: EngineDescription) -> None:
+        self.description = description
+        self.events = 0
+        self.ended = False
+        self.seq: int | None = None
+        self.time_ms: float | None = None
+        self.monitors: dict[str, Monitor | None] = {}
+        self.since = 0
+        """Line at which the engine was fresh."""
+
+    def fresh(self, line: int) -> None:
+        """Nothing is stored any more."""
+        self.monitors, self.since = {}, line
+
+    def monitor(self, contract: str) -> Monitor | None:
+        """The monitor of a contract, made when its first event comes."""
+        if contract not in self.monitors:
+            self.monitors[contract] = traced(contract, self.description)
+        return self.monitors[contract]
+
+    def observe(self, contract: str, name: str, request: Mapping[str, Any], reply: Reply) -> Outcome | None:
+        """What the rules say to an event; ``None`` where there are none."""
+        if contract != CONTROL:
+            monitor = self.monitor(contract)
+            return None if monitor is None else monitor.observe(name, request, reply)
+        found = None
+        for monitor in self.monitors.values():
+            if monitor is not None:
+                outcome = monitor.observe(name, request, reply)
+                found = outcome if found is None or found.holds else found
+        return found
+
+    def passed(self, time_ms: float) -> None:
+        """Time went by on the process's own clock; reservations with a limit may expire."""
+        before, self.time_ms = self.time_ms, max(time_ms, self.time_ms or 0)
+        monitor = self.monitors.get("residency")
+        if before is not None and monitor is not None and getattr(monitor, "ttl_ms", None):
+            # Whole milliseconds; the rest is kept for the next event.
+            by_ms = int(self.time_ms) - int(before)
+            if by_ms > 0:
+                monitor.observe("control.advance_clock", {"by_ms": by_ms}, Returned({"now_ms": int(self.time_ms)}))
+
+
+class Checker:
+    """Takes the lines of one trace and says what they contradict."""
+
+    def __init__(self, *, only: str | None = None) -> None:
+        self.only = only
+        self.counts = Counts()
+        self.accounts: dict[str, Account] = {}
+        self.headers: dict[str, EngineDescription] = {}
+        self.past = Past()
+        self.kinds: dict[str, form.Kind] = {}
+        self.total: int | None = None
+        """Events that the end of the whole trace counts, once it has come."""
+        self._events = 0
+
+    def lines(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[Offence]:
+        """Every offence in turn; raises :class:`TraceError` for a line that cannot be read."""
+        try:
+            line = self.line
+            for number, raw in numbered:
+                found = line(number, raw)
+                if found:
+                    yield from found
+        except CutLine as cut:
+            yield Offence("TRUNCATED", f"{cut}; the trace was cut", cut.line)
+            return
+        yield from self.finish()
+
+    def line(self, number: int, raw: bytes) -> Iterable[Offence]:
+        """Judge one line."""
+        value = parse(number, raw)
+        self.counts.lines = number
+        name = value.get("event")
+        kind = self.kinds.get(name) if type(name) is str else None
+        if kind is None:
+            if name is None or name == "trace.open" or name == "trace.end":
+                return self._frame(number, value)
+            kind = self._kind(number, value)
+        elif not kind.validator.is_valid(value):
+            offence = self._malformed(number, value, kind)
+            return (offence,) if self._mine(value) else ()
+        return self._event(number, raw, value, kind)
+
+    def _event(self, number: int, raw: bytes, value: dict[str, Any], kind: form.Kind) -> Iterable[Offence]:
+        process = value.get("process", "")
+        account = self.accounts.get(process) or self._account(number, process)
+        account.events += 1
+        self._events += 1
+        if self.only is not None and process != self.only:
+            return ()
+        found: tuple[Offence, ...] = ()
+        seq = value.get("seq")
+        if seq is not None:
+            if account.seq is not None and seq != account.seq + 1:
+                found = (self._misnumbered(number, value, account.seq),)
+            account.seq = seq
+        counts = self.counts
+        counts.events += 1
+        if not kind.contract:
+            self._unknown(value["event"])
+            return found
+        counts.kinds[kind.name] += 1
+        if "time_ms" in value:
+            account.passed(value["time_ms"])
+        outcome = account.observe(kind.contract, kind.name, value["request"], reply_of(value))
+        if outcome is not PASS:
+            if outcome is None or outcome.verdict not in OFFENCES:
+                counts.unjudged += outcome is None or not outcome.holds
+            else:
+                found = (*found, self._offence(number, value, kind, account, outcome))
+        self.past.add(number, raw)
+        return found
+
+    def finish(self) -> Iterator[Offence]:
+        """What is missing at the end."""
+        if self.only is not None and self.only not in self.accounts:
+            known = ", ".join(sorted(filter(None, self.accounts))) or "none has a name"
+            yield Offence(
+                "EMPTY", f"the trace holds no event of the process {self.only}; of processes, it names {known}"
+            )
+        elif not self._events:
+            yield Offence("EMPTY", "the trace holds no event")
+        elif self.total is None:
+            open_ones = sorted(name for name, account in self.accounts.items() if not account.ended)
+            if open_ones and self.only in (None, *open_ones):
+                whose = (
+                    ""
+                    if open_ones == [""]
+                    else f" of {', '.join(name or 'lines without a process' for name in open_ones)}"
+                )
+                yield Offence("TRUNCATED", f"the end{whose} is missing; the trace was cut", self.counts.lines)
+
+    # --- lines that are no exchange ------------------------------------------------------------------------------
+
+    def _frame(self, number: int, value: dict[str, Any]) -> Iterable[Offence]:
+        uri = {"trace.open": form.OPEN, "trace.end": form.END}.get(value.get("event", ""), form.HEADER)
+        wrong = form.problem(form.line(uri), value)
+        if wrong is not None:
+            raise TraceError(number, *wrong)
+        if uri == form.HEADER:
+            return self._header(number, value)
+        process = value.get("process", "")
+        if uri == form.END:
+            return self._end(number, value, process)
+        account = self.accounts.get(process) or self._account(number, process)
+        account.events += 1
+        self._events += 1
+        found: tuple[Offence, ...] = ()
+        seq = value.get("seq")
+        if self.only is None or self.only == process:
+            if seq is not None and account.seq is not None and seq != account.seq + 1:
+                found = (self._misnumbered(number, value, account.seq),)
+            account.seq = seq
+            self.counts.events += 1
+            self.counts.kinds["trace.open"] += 1
+        account.fresh(number)
+        return found
+
+    def _header(self, number: int, value: Mapping[str, Any]) -> Iterable[Offence]:
+        found: tuple[Offence, ...] = ()
+        process = value.get("process", "")
+        if process in self.headers:
+            if self.total is None and not (process and self.accounts[process].ended):
+                found = (
+                    Offence("TRUNCATED", "another trace begins, and the end of the one before is missing", number),
+                )
+            if process:
+                self.accounts.pop(process, None)
+            else:
+                self.accounts, self.headers, self._events = {}, {}, 0
+            self.total = None
+        engine = value["engine"]
+        self.headers[process] = EngineDescription(
+            engine["name"],
+            engine["version"],
+            form.known_events(),
+            capabilities=value.get("capabilities", {}),
+            variants=frozenset(value.get("variants", ())),
+        )
+        return found
+
+    def _end(self, number: int, value: Mapping[str, Any], process: str) -> Iterable[Offence]:
+        if process:
+            account = self.accounts.get(process) or self._account(number, process)
+            account.ended, told, seen = True, value["events"], account.events
+        else:
+            self.total, told, seen = value["events"], value["events"], self._events
+        if told == seen or (self.only is not None and process != self.only):
+            return ()
+        return (Offence("COUNT_DIFFERS", f"the end counts {told} events and there are {seen}", number, process),)
+
+    def _account(self, number: int, process: str) -> Account:
+        description = self.headers.get(process) or self.headers.get("")
+        if description is None:
+            raise TraceError(number, "", f'no header: the first line says {{"trace": "{FORMAT}", "engine": ...}}')
+        if self.total is not None:
+            raise TraceError(number, "", "an event after the end of the trace")
+        account = self.accounts[process] = Account(description)
+        self.counts.processes.add(process)
+        return account
+
+    # --- what single lines come to -------------------------------------------------------------------------------
+
+    def _kind(self, number: int, value: Mapping[str, Any]) -> form.Kind:
+        name = value["event"]
+        if not isinstance(name, str) or name not in form.known_events():
+            wrong = form.problem(form.unknown().validator, value)
+            if wrong is not None:
+                raise TraceError(number, *wrong)
+            return form.unknown()
+        self.kinds[name] = form.kind(name)
+        return self.kinds[name]
+
+    def _unknown(self, name: str) -> None:
+        unknown = self.counts.unknown
+        unknown[name if name in unknown or len(unknown) < UNKNOWN_NAMES else "others"] += 1
+
+    def _malformed(self, number: int, value: dict[str, Any], kind: form.Kind) -> Offence:
+        """A result that breaks its schema is the engine's; anything else is the writer's."""
+        pointer, reason = kind.problem(value) or ("", "")
+        if not pointer.startswith("/result"):
+            raise TraceError(number, pointer, reason)
+        process = value.get("process", "")
+        account = self.accounts.get(process) or self._account(number, process)
+        account.events += 1
+        self._events += 1
+        self.counts.events += 1
+        self.counts.kinds[kind.name] += 1
+        sentence = f"the result does not meet the op's schema: {reason}"
+        return Offence("RESULT_SCHEMA", sentence, number, process, kind.name, pointer)
+
+    def _mine(self, value: Mapping[str, Any]) -> bool:
+        return self.only is None or value.get("process", "") == self.only
+
+    def _misnumbered(self, number: int, value: Mapping[str, Any], before: int) -> Offence:
+        told = f"{value['seq']} follows {before}"
+        what = f"lines were lost: {told}" if value["seq"] > before else f"lines came twice or out of order: {told}"
+        return Offence("SEQUENCE", what, number, value.get("process", ""), value["event"], "/seq")
+
+    def _offence(
+        self, number: int, value: dict[str, Any], kind: form.Kind, account: Account, outcome: Outcome
+    ) -> Offence:
+        finding = outcome.finding
+        assert finding is not None
+        rule, _, sentence = finding.message.partition(": ")
+        if not (rule.isupper() and sentence):
+            rule, sentence = "REPLY_DIFFERS", finding.message
+        process = value.get("process", "")
+        member = "result" if "result" in value else "rejected"
+        return Offence(
+            rule=rule,
+            sentence=sentence,
+            line=number,
+            process=process,
+            event=kind.name,
+            at=f"/{member}{finding.at}",
+            requirements=requirements(kind.contract, kind.name, rule, finding),
+            led_to_it=tuple(self.past.before(value, account.since)),
+            expected=finding.expected,
+        )
+
+
+def reply_of(value: Mapping[str, Any]) -> Reply:
+    """What came of a call, as monitors take it."""
+    if "result" in value:
+        return Returned(value["result"])
+    if "rejected" in value:
+        return Refused(value["rejected"]["reason"], value["rejected"].get("detail", ""))
+    if "unsupported" in value:
+        return NotSupported(value["unsupported"])
+    return Broken(value["error"]["kind"], value["error"].get("detail", ""))
+
+
+def live(checker: Checker) -> Mapping[str, int]:
+    """What the monitors hold, summed over processes."""
+    held: Counter[str] = Counter()
+    for account in checker.accounts.values():
+        for monitor in account.monitors.values():
+            held.update(getattr(monitor, "held", {}))
+    return held

@@ -1,0 +1,98 @@
+"""The form of each event: compiled validators, one an op, made from the op's own schema.
+
+Two things differ from what an adapter sends: tensors are digests, and the witness ``engine_calls`` may be missing.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from ..corpus.ops import ops
+from ..corpus.schemas import schemas
+
+TRACE = "urn:kvassay:trace"
+HEADER, OPEN, END = (f"{TRACE}#/$defs/{name}" for name in ("header", "open", "end"))
+OUTCOMES = ("result", "rejected", "unsupported", "error")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a line of one event name must look like, and whose rules it falls under."""
+
+    name: str
+    contract: str
+    """Empty for an event that is no op of the suite."""
+    validator: Any
+
+    def problem(self, value: Mapping[str, Any]) -> tuple[str, str] | None:
+        """JSON pointer and reason of what is wrong with a line; ``None`` when it is right."""
+        return problem(self.validator, value)
+
+
+def problem(validator: Any, value: Any) -> tuple[str, str] | None:
+    """The deepest thing that a validator has against a value."""
+    if validator.is_valid(value):
+        return None
+    error = max(validator.iter_errors(value), key=lambda one: len(one.instance_path))
+    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.instance_path)
+    return pointer, " ".join(str(error.message).split())[:400]
+
+
+@functools.cache
+def line(uri: str = TRACE) -> Any:
+    """The validator of one kind of line that is no exchange."""
+    return _compiled({"$ref": uri})
+
+
+@functools.cache
+def kind(name: str) -> Kind:
+    """What is known of an event that is an op."""
+    known = ops()[name]
+    exchange = schemas()[TRACE]["$defs"]["exchange"]
+    references = {key: {"$ref": f"{TRACE}#/$defs/exchange/properties/{key}"} for key in exchange["properties"]}
+    document = {
+        "type": "object",
+        "properties": {**references, "request": {"$ref": known.request}, "result": {"$ref": known.response}},
+        "required": ["event", "request"],
+        "oneOf": [{"required": [outcome]} for outcome in OUTCOMES],
+        "additionalProperties": False,
+    }
+    return Kind(name, known.contract, _compiled(document))
+
+
+@functools.cache
+def unknown() -> Kind:
+    """All that is known of any other event."""
+    return Kind("", "", line(f"{TRACE}#/$defs/foreign"))
+
+
+def known_events() -> frozenset[str]:
+    """Every event that some op of the suite stands behind."""
+    return frozenset(ops())
+
+
+def _compiled(document: dict[str, Any]) -> Any:
+    return jsonschema_rs.Draft202012Validator(document, registry=_registry())
+
+
+@functools.cache
+def _registry() -> Any:
+    return jsonschema_rs.Registry([(uri, _traced(uri, schema)) for uri, schema in schemas().items()])
+
+
+def _traced(uri: str, schema: Any) -> Any:
+    """A schema as traces have it."""
+    if uri == "urn:kvassay:tensor":
+        digest = {"$ref": f"{TRACE}#/$defs/tensor"}
+        return {**schema, "$defs": {**schema["$defs"], "tensor": digest, "literal": digest}}
+    response = schema.get("$defs", {}).get("response", {})
+    if "engine_calls" in response.get("required", ()):
+        schema = copy.deepcopy(schema)
+        schema["$defs"]["response"]["required"].remove("engine_calls")
+    return schema

@@ -1,0 +1,94 @@
+"""The latest lines, kept as bytes within a bound, and which of them led to a finding."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+BYTES = 16 << 20
+"""How much of the past is kept."""
+SHOWN = 8
+"""How many lines a finding quotes."""
+CHARACTERS = 160
+
+
+class Past:
+    """The latest lines of all processes."""
+
+    def __init__(self, limit_bytes: int = BYTES) -> None:
+        self.kept: deque[tuple[int, bytes]] = deque()
+        self.held = 0
+        self.limit = limit_bytes
+
+    def add(self, number: int, raw: bytes) -> None:
+        """Keep a line, and drop the oldest beyond the bound."""
+        self.kept.append((number, raw))
+        self.held += len(raw)
+        while self.held > self.limit:
+            self.held -= len(self.kept.popleft()[1])
+
+    def before(self, value: Mapping[str, Any], since: int, most: int = SHOWN) -> Iterator[tuple[int, str]]:
+        """The latest lines of the same process since ``since`` that are about the same things, and each in brief."""
+        process = value.get("process")
+        rows = [(number, json.loads(raw)) for number, raw in self.kept if number >= since]
+        rows = [(number, row) for number, row in rows if row.get("process") == process]
+        about = set(subjects(value))
+        for _, row in rows:
+            if about & set(subjects(row)):
+                about |= set(handles(row))
+        led = [(number, row) for number, row in rows if about & set(subjects(row))]
+        yield from ((number, brief(row)) for number, row in led[-most:])
+
+
+def subjects(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What an event is about: keys, transactions, sessions, and of records where they begin."""
+    request = value.get("request", {})
+    tenant = request.get("tenant", "")
+    for key in (*request.get("keys", ()), *([request["key"]] if "key" in request else ())):
+        yield "key", f"{tenant}\0{key}"
+    for name in ("txn", "session", "call_id", "field"):
+        if isinstance(request.get(name), str):
+            yield name, request[name]
+    tokens = request.get("record", {}).get("tokens") if isinstance(request.get("record"), dict) else None
+    if tokens:
+        yield "tokens", str(tokens[0])
+    if value.get("event") in ("residency.reset", "residency.open", "identity.change"):
+        yield "all", ""
+    yield from handles(value)
+
+
+def handles(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The transaction that an event began."""
+    txn = value.get("result", {}).get("txn")
+    if isinstance(txn, str):
+        yield "txn", txn
+
+
+def brief(value: Mapping[str, Any]) -> str:
+    """An event on one line: what was asked and what came of it, digests cut short."""
+    asked = _members(value.get("request", {}))
+    for outcome in ("result", "rejected", "unsupported", "error"):
+        if outcome in value:
+            told = value[outcome]
+            came = _members(told) if isinstance(told, Mapping) else str(told)
+            said = came or "done" if outcome == "result" else f"{outcome} {came}"
+            return f"{value['event']}  {asked} -> {said}"[:CHARACTERS]
+    return f"{value['event']}  {asked}"[:CHARACTERS]
+
+
+def _members(value: Mapping[str, Any]) -> str:
+    shown = {name: _short(item) for name, item in value.items() if name != "engine_calls"}
+    return " ".join(
+        f"{name}={item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, separators=(',', ':'))}"
+        for name, item in shown.items()
+    )
+
+
+def _short(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return item["sha256"][:8] if "sha256" in item else {name: _short(one) for name, one in item.items()}
+    if isinstance(item, list):
+        return [_short(one) for one in item[:4]] + (["..."] if len(item) > 4 else [])
+    return item

@@ -1,0 +1,54 @@
+"""Which requirement a finding is about: what the monitor says of its rule, else what the cases of the op test."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+
+from ..core.expect import AnyOf, Close, Rejects
+from ..core.model import Finding
+from ..corpus import load
+from ..monitors import identity, residency
+
+RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "identity": identity.REQUIREMENTS,
+    "residency": getattr(residency, "REQUIREMENTS", {}),
+}
+"""Contract to its rules, and the requirements that each watches."""
+MOST = 3
+
+
+def requirements(contract: str, op: str, rule: str, finding: Finding) -> tuple[str, ...]:
+    """Ids of requirements, the likeliest first; empty where none can be told."""
+    named = RULES.get(contract, {}).get(rule)
+    if named is not None:
+        return named
+    place = str(finding.expected) if str(finding.expected).startswith("rejected for") else finding.at
+    tested = _tested(contract)
+    while place:
+        found = tested.get((op, place))
+        if found:
+            most = max(found.values())
+            return tuple(name for name, count in found.most_common(MOST) if 2 * count > most)
+        place = place.rpartition("/")[0]
+    return ()
+
+
+@functools.cache
+def _tested(contract: str) -> Mapping[tuple[str, str], Counter[str]]:
+    """Op and place in its result, or its rejection, to the requirements whose cases look there."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for case in load().cases:
+        for step in case.steps if case.contract == contract else ():
+            expect = step.expect
+            places: list[str] = []
+            if isinstance(expect, Rejects):
+                places = [expect.shown]
+            elif isinstance(expect, AnyOf):
+                places = [row["at"] for rows in expect.alternatives for row in rows]
+            elif isinstance(expect, Close):
+                places = [row.at for row in expect.rows]
+            for place in places:
+                found.setdefault((step.op, place), Counter()).update(case.requirements)
+    return found
