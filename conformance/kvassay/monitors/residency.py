@@ -126,11 +126,11 @@ class Transaction:
     state: State = State.LIVE
     copied: int = 0
     """Bytes of each granted key."""
+    moving: list[Grant] = field(init=False)
+    """Grants whose bytes this transaction moves."""
 
-    @property
-    def moving(self) -> list[Grant]:
-        """Grants whose bytes this transaction moves."""
-        return [grant for grant in self.grants if grant.outcome == "granted"]
+    def __post_init__(self) -> None:
+        self.moving = [grant for grant in self.grants if grant.outcome == "granted"]
 
     @property
     def touches(self) -> bool:
@@ -302,13 +302,13 @@ class ResidencyMonitor:
         transaction = self.transactions.get(request["txn"])
         if transaction is None:
             return PASS
-        asked, left = request.get("bytes"), self.slot_bytes - transaction.copied
+        asked, left, keys = request.get("bytes"), self.slot_bytes - transaction.copied, len(transaction.moving)
         each = left if asked is None else min(asked, left)
-        if result["bytes"] > each * len(transaction.moving):
+        if result["bytes"] > each * keys:
             return broken(
                 Rule.WITNESS_FALSE, "/bytes", f"{result['bytes']} bytes moved where {each} a key were asked for"
             )
-        transaction.copied += result["bytes"] // max(1, len(transaction.moving))
+        transaction.copied += result["bytes"] // (keys or 1)
         if transaction.mode != "load":
             return PASS
         for index, (grant, rows) in enumerate(zip(transaction.grants, result.get("data", ()), strict=False)):
@@ -430,9 +430,11 @@ class ResidencyMonitor:
         self.ageing.pop(transaction.name, None)
         self.grey.pop(transaction.name, None)
         for grant in transaction.grants:
-            left = [one for one in self.by_key.pop(grant.key, ()) if one[0] is not transaction]
-            if left:
-                self.by_key[grant.key] = left
+            named = self.by_key.pop(grant.key, ())
+            if len(named) > 1 or (named and named[0][0] is not transaction):
+                left = [one for one in named if one[0] is not transaction]
+                if left:
+                    self.by_key[grant.key] = left
             self._retire(grant.key)
 
     def _retire(self, key: Key) -> None:
@@ -458,9 +460,11 @@ class ResidencyMonitor:
     def _vacate(self, transaction: Transaction) -> None:
         for grant in transaction.moving:
             if grant.slot is not None:
-                left = [one for one in self.holders.pop(grant.slot, []) if one[0] is not transaction]
-                if left:
-                    self.holders[grant.slot] = left
+                holding = self.holders.pop(grant.slot, ())
+                if len(holding) > 1 or (holding and holding[0][0] is not transaction):
+                    left = [one for one in holding if one[0] is not transaction]
+                    if left:
+                        self.holders[grant.slot] = left
 
     def _seen_in(self, key: Key, tier: str | None) -> None:
         """Another tier than calls tell may hold a replica, such as one that rows were evicted to."""
@@ -480,9 +484,10 @@ class ResidencyMonitor:
             return broken(Rule.JOINED_NOTHING, at, f"a load of {name} waits for a copy that nobody makes")
         if grant.outcome != "granted":
             return PASS
-        others = (other for _, other in self.live(key, "store") if not other.superseded)
-        if mode == "store" and any(other.outcome == "granted" for other in others):
-            return broken(Rule.WRITTEN_TWICE, at, f"two live stores may publish {name}")
+        if mode == "store" and key in self.by_key:
+            others = (other for _, other in self.live(key, "store") if not other.superseded)
+            if any(other.outcome == "granted" for other in others):
+                return broken(Rule.WRITTEN_TWICE, at, f"two live stores may publish {name}")
         for other, held in self.holders.get(grant.slot, ()) if grant.slot is not None else ():
             if other.touches and (other.mode == "store" or (mode == "store" and self.claims("leases"))):
                 whose = f"{other.mode} {other.name} of {held.key[1]}, {other.state}"
@@ -493,7 +498,9 @@ class ResidencyMonitor:
         return any(grant.outcome == "granted" and not grant.superseded for _, grant in self.live(key, "load"))
 
     def _receipt_fits(self, transaction: Transaction, grant: Grant, receipts: Mapping[str, Any]) -> bool:
-        receipt = receipts.get(grant.key[1], {})
+        receipt = receipts.get(grant.key[1])
+        if not receipt:
+            return True
         truth = {
             "bytes": self.slot_bytes,
             "slot": grant.slot,

@@ -91,11 +91,8 @@ class Account:
             self.monitors[contract] = traced(contract, self.description)
         return self.monitors[contract]
 
-    def observe(self, contract: str, name: str, request: Mapping[str, Any], reply: Reply) -> Outcome | None:
-        """What the rules say to an event; ``None`` where there are none."""
-        if contract != CONTROL:
-            monitor = self.monitor(contract)
-            return None if monitor is None else monitor.observe(name, request, reply)
+    def control(self, name: str, request: Mapping[str, Any], reply: Reply) -> Outcome | None:
+        """Tell every monitor of a control; ``None`` where there are none."""
         found = None
         for monitor in self.monitors.values():
             if monitor is not None:
@@ -177,7 +174,12 @@ class Checker:
         counts.kinds[kind.name] += 1
         if "time_ms" in value:
             account.passed(value["time_ms"])
-        outcome = account.observe(kind.contract, kind.name, value["request"], reply_of(value))
+        reply = Returned(value["result"]) if "result" in value else reply_of(value)
+        if kind.contract == CONTROL:
+            outcome = account.control(kind.name, value["request"], reply)
+        else:
+            monitor = account.monitors.get(kind.contract) or account.monitor(kind.contract)
+            outcome = None if monitor is None else monitor.observe(kind.name, value["request"], reply)
         if outcome is not PASS:
             if outcome is None or outcome.verdict not in OFFENCES:
                 counts.unjudged += outcome is None or not outcome.holds
@@ -336,9 +338,7 @@ class Checker:
 
 
 def reply_of(value: Mapping[str, Any]) -> Reply:
-    """What came of a call, as monitors take it."""
-    if "result" in value:
-        return Returned(value["result"])
+    """What came of a call that returned nothing, as monitors take it."""
     if "rejected" in value:
         return Refused(value["rejected"]["reason"], value["rejected"].get("detail", ""))
     if "unsupported" in value:
