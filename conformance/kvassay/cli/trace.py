@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Iterator
@@ -52,6 +53,8 @@ def check(file: Path, process: str | None, keep_going: bool, max_findings: int, 
       kvassay trace check run.jsonl
       tail -F -n +1 service.jsonl | kvassay trace check -
     """
+    gc.freeze()  # what is loaded stays, and little that a line makes is a cycle: the collector need not look at each
+    gc.set_threshold(100_000)
     checker, console, found = Checker(only=process), out(), []
     started = time.perf_counter()
     try:

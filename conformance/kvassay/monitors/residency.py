@@ -31,6 +31,8 @@ Key = tuple[str, str]
 Payload = str
 """Digest of the rows."""
 
+NONE: frozenset[str] = frozenset()
+DEVICE, HOST = frozenset({"device"}), frozenset({"host"})
 FORMER_KEYS, FORMER_PAYLOADS = 4096, 64
 """How many keys that serve nothing, and how many payloads of one key, are remembered."""
 GREY = 65536
@@ -75,9 +77,9 @@ class State(StrEnum):
 class Entry:
     """One key."""
 
-    serves: set[Payload] = field(default_factory=set)
+    serves: frozenset[Payload] = NONE
     """What a read may return."""
-    replicas: set[str] = field(default_factory=set)
+    replicas: frozenset[str] = NONE
     """Tiers with a valid replica, as far as calls tell."""
     once: dict[Payload, None] = field(default_factory=dict)
     """What was put or reserved under the key, the latest last."""
@@ -88,7 +90,8 @@ class Entry:
 
     def remember(self, payload: Payload) -> None:
         """Keep a payload in the history."""
-        self.once.pop(payload, None)
+        if payload in self.once:
+            del self.once[payload]
         self.once[payload] = None
         if len(self.once) > FORMER_PAYLOADS:
             del self.once[next(iter(self.once))]
@@ -104,7 +107,7 @@ class Grant:
 
     key: Key
     outcome: str
-    sees: set[Payload]
+    sees: frozenset[Payload]
     """Of a store, the rows at its source; of a load, what the key served when it was reserved."""
     slot: int | None = None
     generation: int | None = None
@@ -202,7 +205,8 @@ class ResidencyMonitor:
         entry.remember(payload)
         if result["outcome"] in ("stored", "replaced"):
             self._supersede(key)
-            entry.serves, entry.replicas, entry.doubtful, entry.damaged = {payload}, {"device"}, False, False
+            entry.serves, entry.replicas = frozenset((payload,)), DEVICE
+            entry.doubtful = entry.damaged = False
         else:
             self._retire(key)
         return PASS
@@ -215,9 +219,10 @@ class ResidencyMonitor:
         if result["outcome"] == "miss":
             return PASS
         self._seen_in(key, result.get("tier"))
+        serves = self.known(key).serves
         if "data" not in result:
-            return PASS if self.known(key).serves else self._unpublished(key, "/outcome", "hit")
-        return self._served(key, self.known(key).serves, result["data"], "/data")
+            return PASS if serves else self._unpublished(key, "/outcome", "hit")
+        return self._served(key, serves, result["data"], "/data")
 
     def lookup(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """What is called ready can be served."""
@@ -244,7 +249,7 @@ class ResidencyMonitor:
             if entry is NOTHING:
                 continue
             if tier is not None:
-                entry.replicas.discard(tier)
+                entry.replicas -= {tier}
                 if not entry.replicas and entry.serves:
                     return broken(
                         Rule.AUTHORITY_LOST, f"/outcomes/{index}", f"the last valid replica of {name} was removed"
@@ -252,7 +257,7 @@ class ResidencyMonitor:
                 continue
             if outcome == "removed":
                 self._supersede(key)
-            entry.serves, entry.replicas = set(), set()
+            entry.serves = entry.replicas = NONE
             self._retire(key)
         return PASS
 
@@ -260,7 +265,8 @@ class ResidencyMonitor:
         """Nothing is left to serve, and nothing under way may publish."""
         for key, entry in list(self.entries.items()):
             self._supersede(key)
-            entry.serves, entry.replicas, entry.doubtful, entry.damaged = set(), set(), False, False
+            entry.serves = entry.replicas = NONE
+            entry.doubtful = entry.damaged = False
             self._retire(key)
         for entry in self.former.values():
             entry.doubtful = entry.damaged = False
@@ -272,19 +278,19 @@ class ResidencyMonitor:
 
     def reserve(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Grants become a transaction, if none of them contradicts another."""
-        mode, data = request["mode"], request.get("data", ())
+        mode, data, tenant = request["mode"], request.get("data", ()), request.get("tenant", "")
         grants = []
         for index, (name, given) in enumerate(zip(request["keys"], result["grants"], strict=False)):
-            key = _key(request, name)
-            sees = {digest(data[index])} if mode == "store" else set(self.known(key).serves)
+            key = (tenant, name)
+            sees = frozenset((digest(data[index]),)) if mode == "store" else self.known(key).serves
             grant = Grant(key, given["outcome"], sees, given.get("slot"), given.get("generation"))
             grants.append(grant)
             if mode == "store":
                 self.entry(key).remember(*sees)
             elif grant.outcome in ("granted", "resident"):
                 self._seen_in(key, given.get("tier"))
-            outcome = self._granted(mode, grant, f"/grants/{index}/outcome")
-            if not outcome.holds:
+            outcome = self._granted(mode, grant, index)
+            if outcome is not PASS:
                 return outcome
         if result["txn"] is not None:
             transaction = Transaction(result["txn"], mode, request["owner"], grants, self.now_ms)
@@ -314,7 +320,7 @@ class ResidencyMonitor:
         for index, (grant, rows) in enumerate(zip(transaction.grants, result.get("data", ()), strict=False)):
             if rows is not None and (transaction.copied >= self.slot_bytes or grant.outcome == "joined"):
                 grant.spoiled = self._served(grant.key, grant.sees, rows, f"/data/{index}")
-                if not grant.spoiled.holds and not self.known(grant.key).damaged:
+                if grant.spoiled is not PASS and not self.known(grant.key).damaged:
                     return grant.spoiled
         return PASS
 
@@ -329,15 +335,16 @@ class ResidencyMonitor:
                 continue
             entry = self.entry(grant.key)
             if transaction.mode == "load":
-                if not grant.spoiled.holds:
+                if grant.spoiled is not PASS:
                     return grant.spoiled
-                entry.replicas |= {"device"} if entry.replicas else set()
+                entry.replicas |= DEVICE if entry.replicas else NONE
             elif not grant.superseded and self._receipt_fits(transaction, grant, request.get("receipt", {})):
                 same = entry.serves == grant.sees
-                entry.serves = set(grant.sees)
-                entry.replicas = {*entry.replicas, "host"} if same else {"host"}
+                entry.serves = grant.sees
+                entry.replicas = entry.replicas | HOST if same else HOST
                 entry.doubtful = entry.damaged = False
-                self._supersede(grant.key, ("store",) if same else ("store", "load"), but=grant)
+                if len(self.by_key[grant.key]) > 1:
+                    self._supersede(grant.key, ("store",) if same else ("store", "load"), but=grant)
         self._end(transaction)
         return PASS
 
@@ -382,7 +389,7 @@ class ResidencyMonitor:
         """The account of a key, to be written to."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = self.former.pop(key, Entry())
+            entry = self.entries[key] = self.former.pop(key) if key in self.former else Entry()
         return entry
 
     def known(self, key: Key) -> Entry:
@@ -468,29 +475,34 @@ class ResidencyMonitor:
 
     def _seen_in(self, key: Key, tier: str | None) -> None:
         """Another tier than calls tell may hold a replica, such as one that rows were evicted to."""
-        if tier is not None and self.known(key).serves:
-            self.entry(key).replicas.add(tier)
+        if tier is not None:
+            entry = self.known(key)
+            if entry.serves and tier not in entry.replicas:
+                entry.replicas |= {tier}
 
     def _supersede(self, key: Key, modes: Collection[str] = ("store", "load"), but: Grant | None = None) -> None:
         for transaction, grant in self.by_key.get(key, ()):
             if transaction.mode in modes and grant is not but:
                 grant.superseded = True
 
-    def _granted(self, mode: str, grant: Grant, at: str) -> Outcome:
+    def _granted(self, mode: str, grant: Grant, index: int) -> Outcome:
         key, name = grant.key, grant.key[1]
-        if mode == "load" and grant.outcome in ("granted", "resident") and not grant.sees:
-            return self._unpublished(key, at, grant.outcome)
-        if grant.outcome == "joined" and not self.live(key):
-            return broken(Rule.JOINED_NOTHING, at, f"a load of {name} waits for a copy that nobody makes")
+        if not grant.sees and mode == "load" and grant.outcome in ("granted", "resident"):
+            return self._unpublished(key, f"/grants/{index}/outcome", grant.outcome)
         if grant.outcome != "granted":
+            if grant.outcome == "joined" and not self.live(key):
+                message = f"a load of {name} waits for a copy that nobody makes"
+                return broken(Rule.JOINED_NOTHING, f"/grants/{index}/outcome", message)
             return PASS
         if mode == "store" and key in self.by_key:
             others = (other for _, other in self.live(key, "store") if not other.superseded)
             if any(other.outcome == "granted" for other in others):
+                at = f"/grants/{index}/outcome"
                 return broken(Rule.WRITTEN_TWICE, at, f"two live stores may publish {name}")
         for other, held in self.holders.get(grant.slot, ()) if grant.slot is not None else ():
             if other.touches and (other.mode == "store" or (mode == "store" and self.claims("leases"))):
                 whose = f"{other.mode} {other.name} of {held.key[1]}, {other.state}"
+                at = f"/grants/{index}/outcome"
                 return broken(Rule.SLOT_REUSED, at, f"slot {grant.slot} was given to {name} under the {whose}")
         return PASS
 
@@ -524,7 +536,7 @@ class ResidencyMonitor:
         )
         return broken(Rule.PUBLISHED_UNVALIDATED, at, f"{told} for {key[1]}, of which {why}")
 
-    def _served(self, key: Key, legal: set[Payload], rows: Any, at: str) -> Outcome:
+    def _served(self, key: Key, legal: frozenset[Payload], rows: Any, at: str) -> Outcome:
         payload = digest(rows)
         entry = self.known(key)
         if payload in legal or entry.doubtful:
