@@ -87,6 +87,13 @@ def selftest(session: nox.Session) -> None:
     session.run("kvassay", "selftest", "--output", "reports/kill-matrix.json", *session.posargs)
 
 
+@nox.session(name="trace-faults")
+def trace_faults(session: nox.Session) -> None:
+    """Judge the trace checker: every fault of the movement contracts shows in the recorded trace of its own cases."""
+    install(session, "-e", ".")
+    session.run("kvassay", "trace", "selftest", *session.posargs)
+
+
 @nox.session
 def fixtures(session: nox.Session) -> None:
     """Derive all golden data and fail on drift; `-- --write` keeps what changed, `-- --fresh` derives from empty."""

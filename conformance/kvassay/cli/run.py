@@ -16,11 +16,13 @@ from rich.text import Text
 
 from ..adapters.errors import AdapterError
 from ..adapters.names import connect
+from ..core.engine import Engine
 from ..core.model import Case, Result
 from ..corpus import Corpus, load
 from ..reports import document as documents
 from ..reports import html, json_report, junit, terminal
 from ..runner import Session, run
+from ..traces.record import Recording, recording
 from ..waivers import Waivers
 from ..waivers import load as load_waivers
 from .console import out, say, write
@@ -48,6 +50,7 @@ RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": ju
 @click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained page.")
 @click.option("--json-report", type=FILE, metavar="FILE", help="Write the report as JSON.")
 @click.option("--junit", type=FILE, metavar="FILE", help="Write the report as JUnit XML.")
+@click.option("--trace", type=FILE, metavar="FILE", help="Record every exchange, for kvassay trace check.")
 @click.option("--json", "json_only", is_flag=True, help="Print the report as JSON and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Name the cases that pass or do not apply, too.")
 def command(**options: Any) -> int:
@@ -66,7 +69,7 @@ def command(**options: Any) -> int:
     cases = select(corpus, options)
     waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
     judged = session(options, corpus, waivers, strict=options["strict"])
-    watch = Watch(corpus, options, len(cases))
+    watch = Watch(corpus, options, len(cases), judged.engine)
     try:
         with watch.progress or nullcontext():
             report = run(judged, cases, on_start=watch.start, on_result=watch.result, fail_fast=options["fail_fast"])
@@ -85,8 +88,10 @@ def command(**options: Any) -> int:
 
 def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers, *, strict: bool) -> Session:
     """The engine under judgement, once it has shown that its adapter works; raises :class:`AdapterError`."""
-    engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
+    engine: Engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
     try:
+        if options.get("trace"):
+            engine = recording(engine, options["trace"])
         return Session(engine, corpus, waivers=waivers, strict=strict, deadline_scale=options["timeout_scale"])
     except AdapterError:
         engine.close()
@@ -96,7 +101,8 @@ def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers, *, strict
 class Watch:
     """What a user sees while the run goes on: a bar on a terminal, and each verdict that is no pass."""
 
-    def __init__(self, corpus: Corpus, options: dict[str, Any], total: int) -> None:
+    def __init__(self, corpus: Corpus, options: dict[str, Any], total: int, engine: Engine) -> None:
+        self.engine = engine
         self.console = out()
         self.command = repeat_command(options)
         self.progress: Progress | None = None
@@ -109,6 +115,8 @@ class Watch:
 
     def start(self, case: Case) -> None:
         """A case begins."""
+        if isinstance(self.engine, Recording):
+            self.engine.case = case.id
         if self.progress is not None:
             self.progress.update(self._task, description=case.id)
 

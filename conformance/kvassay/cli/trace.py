@@ -74,6 +74,34 @@ def check(file: Path, process: str | None, keep_going: bool, max_findings: int, 
     return 1 if found else 0
 
 
+@command.command("selftest")
+@click.option("--contract", multiple=True, metavar="NAME", help="Only the faults of this contract.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes to use.")
+@click.option("-v", "--verbose", is_flag=True, help="Name the first offence of each fault, too.")
+def selftest(contract: tuple[str, ...], jobs: int, verbose: bool) -> int:
+    """Record faulty engines on the cases that are meant for them, and check the traces.
+
+    Exits with 1 when a trace does not show its fault, or a correct engine is blamed.
+    """
+    from ..traces.selftest import Row, run_selftest
+
+    console, rows = out(), list[Row]()
+    for row in run_selftest(contract, jobs=jobs):
+        rows.append(row)
+        word = ("caught" if row.ok else "MISSED") if row.requirement else ("clean" if row.ok else "BLAMED")
+        style = "green" if row.ok else "bold red"
+        line = Text.assemble((f"{word:<8}", style), f"{row.contract}/{row.name}  ", (row.requirement, "dim"))
+        say(console, line.append(f"  {', '.join(row.rules)}", "dim"))
+        if row.first is not None and (verbose or not row.ok):
+            for shown in block(row.first):
+                say(console, Text("        ").append(shown))
+    bad = sum(not row.ok for row in rows)
+    seeded = [row for row in rows if row.requirement]
+    told = f"{sum(row.ok for row in seeded)} of {len(seeded)} faults caught from their traces alone"
+    say(console, Text(told, "bold red" if bad else "bold green"))
+    return 1 if bad else 0
+
+
 @contextmanager
 def opened(file: Path) -> Iterator[BinaryIO]:
     """The bytes of a file or of stdin."""

@@ -32,9 +32,9 @@ Tolerance = Callable[[str], Mapping[str, float]]
 class Replay:
     """One opening of an engine, beside one of the reference.
 
-    Members that the reference returns must be there with the same value, numbers within the bound that the contract's
-    oracle writes into cases. A refusal must be a refusal, with ``strict`` for the same reason. With ``partial`` the
-    members that the reply shows are compared and the others are not missed, as in a trace.
+    Members that the reference returns must be there with the same value, and no others; numbers within the bound that
+    the contract's oracle writes into cases. A refusal must be a refusal, with ``strict`` for the same reason. With
+    ``partial`` the members that the reply shows are compared and the others are not missed, as in a trace.
     """
 
     def __init__(
@@ -96,6 +96,8 @@ class Replay:
                         return outcome
                 elif not self.partial:
                     return fail(f"the result lacks {at}/{name}", value, got, at=f"{at}/{name}")
+            for name in got.keys() - want.keys():
+                return fail(f"{at}/{name} does not belong here", None, got[name], at=f"{at}/{name}")
             return PASS
         if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
             for index, (one, other) in enumerate(zip(want, got, strict=True)):

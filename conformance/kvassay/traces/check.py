@@ -17,7 +17,7 @@ from ..core.model import EngineDescription, Verdict
 from ..core.monitor import Monitor
 from ..monitors import watch
 from ..monitors.identity import IdentityMonitor
-from ..monitors.replay import replay
+from ..monitors.replay import REPLAYED, replay
 from . import form
 from .errors import CutLine, TraceError
 from .lines import parse
@@ -148,10 +148,11 @@ class Checker:
             if name is None or name == "trace.open" or name == "trace.end":
                 return self._frame(number, value)
             kind = self._kind(number, value)
-        elif not kind.validator.is_valid(value):
-            offence = self._malformed(number, value, kind)
-            return (offence,) if self._mine(value) else ()
-        return self._event(number, raw, value, kind)
+            if not kind.contract:
+                return self._event(number, raw, value, kind)
+        if kind.validator.is_valid(value):
+            return self._event(number, raw, value, kind)
+        return self._unfit(number, raw, value, kind)
 
     def _event(self, number: int, raw: bytes, value: dict[str, Any], kind: form.Kind) -> Iterable[Offence]:
         process = value.get("process", "")
@@ -292,22 +293,32 @@ class Checker:
         unknown = self.counts.unknown
         unknown[name if name in unknown or len(unknown) < UNKNOWN_NAMES else "others"] += 1
 
-    def _malformed(self, number: int, value: dict[str, Any], kind: form.Kind) -> Offence:
-        """A result that breaks its schema is the engine's; anything else is the writer's."""
+    def _unfit(self, number: int, raw: bytes, value: dict[str, Any], kind: form.Kind) -> Iterable[Offence]:
+        """A line that is not of its op's form: a request may be wrong where it was refused, a result never."""
+        wrong = form.problem(form.line(form.EXCHANGE), value)
+        if wrong is not None:
+            raise TraceError(number, *wrong)
         pointer, reason = kind.problem(value) or ("", "")
-        if not pointer.startswith("/result"):
+        if pointer.startswith("/request") and kind.contract in REPLAYED:
+            before = self.counts.unjudged
+            found = self._event(number, raw, value, kind)
+            if "result" in value and not found and self.counts.unjudged > before:
+                raise TraceError(number, pointer, reason)
+            return found
+        if not pointer.startswith("/result") and (not pointer.startswith("/request") or "result" in value):
             raise TraceError(number, pointer, reason)
         process = value.get("process", "")
         account = self.accounts.get(process) or self._account(number, process)
         account.events += 1
         self._events += 1
         self.counts.events += 1
+        account.seq = value.get("seq", account.seq)
         self.counts.kinds[kind.name] += 1
+        if self.only not in (None, process) or pointer.startswith("/request"):
+            self.counts.unjudged += 1
+            return ()
         sentence = f"the result does not meet the op's schema: {reason}"
-        return Offence("RESULT_SCHEMA", sentence, number, process, kind.name, pointer)
-
-    def _mine(self, value: Mapping[str, Any]) -> bool:
-        return self.only is None or value.get("process", "") == self.only
+        return (Offence("RESULT_SCHEMA", sentence, number, process, kind.name, pointer),)
 
     def _misnumbered(self, number: int, value: Mapping[str, Any], before: int) -> Offence:
         told = f"{value['seq']} follows {before}"

@@ -17,7 +17,7 @@ from ..corpus.ops import ops
 from ..corpus.schemas import schemas
 
 TRACE = "urn:kvassay:trace"
-HEADER, OPEN, END = (f"{TRACE}#/$defs/{name}" for name in ("header", "open", "end"))
+HEADER, OPEN, END, EXCHANGE = (f"{TRACE}#/$defs/{name}" for name in ("header", "open", "end", "exchange"))
 OUTCOMES = ("result", "rejected", "unsupported", "error")
 
 

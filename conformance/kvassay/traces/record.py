@@ -1,6 +1,6 @@
 """Recording: an engine that writes down what it is asked and what it answers.
 
-``Recording(engine, Writer(path))`` is an engine like the one that it holds; whoever drives an engine can hand it on.
+``recording(engine, path)`` is an engine like the one that it holds; whoever drives an engine can hand it on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 import numpy as np
@@ -25,25 +24,12 @@ BY_ROWS = ("identity.put", "identity.get")
 
 
 class Writer:
-    """A trace that is being written. Use it as a context, or call :meth:`close`, so that it has its end."""
+    """A trace that is being written to a stream; :meth:`close` gives it its end, and leaves the stream open."""
 
-    def __init__(self, path: Path, *, process: str = "") -> None:
-        self.path = path
+    def __init__(self, stream: TextIO, *, process: str = "") -> None:
         self.own = {"process": process} if process else {}
         self.events = 0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO | None = path.open("w", encoding="utf-8", errors="backslashreplace")
-        except OSError as problem:
-            raise CorpusError(f"cannot be written: {problem.strerror or problem}", file=str(path)) from None
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._stream: TextIO | None = stream
 
     def header(self, description: EngineDescription, **context: Any) -> None:
         """The first line."""
@@ -67,18 +53,18 @@ class Writer:
 
     def close(self) -> None:
         """Write the end; what comes later is not recorded."""
-        if self._file is not None:
+        if self._stream is not None:
             self._line({"event": "trace.end", "events": self.events, **self.own})
-            self._file.close()
-            self._file = None
+            self._stream.flush()
+            self._stream = None
 
     def _event(self, value: dict[str, Any]) -> None:
         self._line({**value, **self.own, "seq": self.events})
         self.events += 1
 
     def _line(self, value: dict[str, Any]) -> None:
-        if self._file is not None:
-            self._file.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+        if self._stream is not None:
+            self._stream.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 class Recording:
@@ -118,6 +104,31 @@ class Recording:
             self.engine.close()
         finally:
             self.writer.close()
+
+
+class FileRecording(Recording):
+    """A recording that owns its file."""
+
+    def __init__(self, engine: Engine, stream: TextIO, *, process: str = "") -> None:
+        super().__init__(engine, Writer(stream, process=process))
+        self._own = stream
+
+    def close(self) -> None:
+        """End the engine, the trace and the file."""
+        try:
+            super().close()
+        finally:
+            self._own.close()
+
+
+def recording(engine: Engine, path: Path, *, process: str = "") -> FileRecording:
+    """The engine, its exchanges written to a file; raises :class:`CorpusError` for a file that cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("w", encoding="utf-8", errors="backslashreplace")
+    except OSError as problem:
+        raise CorpusError(f"cannot be written: {problem.strerror or problem}", file=str(path)) from None
+    return FileRecording(engine, stream, process=process)
 
 
 def outcome(reply: Reply, *, rows: bool = False) -> dict[str, Any]:

@@ -1,0 +1,96 @@
+"""The trace checker judged by faults: whether each is caught from the recorded trace of its own cases alone.
+
+A case of a run compares replies with expectations; a trace has none. What is caught here is caught by rules over
+sequences of calls, which hold for a service that nobody drives.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+from ..adapters.base import EngineAdapter
+from ..adapters.local import InProcess
+from ..core.judge import judge
+from ..core.model import Case
+from ..corpus import load
+from ..faults.selftest import faults, modules, small
+from ..monitors import watch
+from .check import Checker, Offence
+from .lines import lines
+from .record import Recording, Writer
+
+CONTRACTS = ("offload", "residency", "lifecycle")
+"""The contracts of movement, whose faults a trace must show."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One engine, and what its trace shows."""
+
+    contract: str
+    name: str
+    requirement: str
+    """Empty for a correct engine."""
+    events: int
+    rules: tuple[str, ...]
+    """Rules that the trace contradicts, each once."""
+    first: Offence | None
+
+    @property
+    def ok(self) -> bool:
+        """A fault is seen, a correct engine is not blamed."""
+        return (self.first is not None) is bool(self.requirement)
+
+
+def run_selftest(contracts: Iterable[str] = (), *, jobs: int = 2) -> Iterator[Row]:
+    """Every fault on the cases that are meant for it, every correct engine on all cases of its contract."""
+    seeded = modules()
+    chosen = tuple(contracts) or tuple(name for name in CONTRACTS if name in seeded)
+    for name in contracts:
+        faults(name)
+    work = [
+        (name, kind, index)
+        for name in chosen
+        for kind in ("CORRECT", "FAULTS")
+        for index in range(len(getattr(seeded[name], kind)))
+    ]
+    if jobs == 1:
+        yield from map(_one, work)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(_one, work)
+
+
+def _one(job: tuple[str, str, int]) -> Row:
+    contract, kind, index = job
+    adapter: type[EngineAdapter] = getattr(modules()[contract], kind)[index]
+    meant: tuple[str, ...] = getattr(adapter, "killed_by", ())
+    cases = load().select(contract=[contract])
+    trace = recorded(adapter, [case for case in cases if (case.id in meant if meant else small(case))])
+    checker = Checker()
+    found = list(checker.lines(lines(io.BytesIO(trace))))
+    return Row(
+        contract=contract,
+        name=adapter.__name__,
+        requirement="" if getattr(adapter, "equivalent", "") else getattr(adapter, "requirement", ""),
+        events=checker.counts.events,
+        rules=tuple(dict.fromkeys(offence.rule for offence in found)),
+        first=found[0] if found else None,
+    )
+
+
+def recorded(adapter: type[EngineAdapter], cases: Iterable[Case]) -> bytes:
+    """The trace of a run of these cases on an engine."""
+    trace = io.StringIO()
+    engine = Recording(InProcess(adapter), Writer(trace))
+    rules = replace(load().rules(), watch=watch)
+    try:
+        for case in cases:
+            engine.case = case.id
+            judge(case, engine, rules)
+    finally:
+        engine.close()
+    return trace.getvalue().encode()
