@@ -156,19 +156,30 @@ class Adapter(EngineAdapter):
 
     def _storage(self, record: Record) -> HiCacheFile:
         """The storage as the record's server opens it."""
-        config = HiCacheStorageConfig(
+        return storage(
+            self._root,
             tp_rank=record["shard_rank"],
             tp_size=record["shard_count"],
-            pp_rank=0,
-            pp_size=1,
-            attn_cp_rank=0,
-            attn_cp_size=1,
-            is_mla_model=False,
-            enable_storage_metrics=False,
             is_page_first_layout=record["layout"] == "position-head-channel",
             model_name=record["model"],
         )
-        return HiCacheFile(config, file_path=self._root)
+
+
+def storage(root: str, **options: Any) -> HiCacheFile:
+    """The file backend of one rank over a directory; ``options`` are members of its configuration."""
+    plain = {
+        "tp_rank": 0,
+        "tp_size": 1,
+        "pp_rank": 0,
+        "pp_size": 1,
+        "attn_cp_rank": 0,
+        "attn_cp_size": 1,
+        "is_mla_model": False,
+        "enable_storage_metrics": False,
+        "is_page_first_layout": False,
+        "model_name": "m",
+    }
+    return HiCacheFile(HiCacheStorageConfig(**{**plain, **options}), file_path=root)
 
 
 def _hashes(record: Record) -> list[str]:
