@@ -53,12 +53,10 @@ def check(file: Path, process: str | None, keep_going: bool, max_findings: int, 
       kvassay trace check run.jsonl
       tail -F -n +1 service.jsonl | kvassay trace check -
     """
-    gc.freeze()  # what is loaded stays, and little that a line makes is a cycle: the collector need not look at each
-    gc.set_threshold(100_000)
     checker, console, found = Checker(only=process), out(), []
     started = time.perf_counter()
     try:
-        with opened(file) as stream:
+        with opened(file) as stream, seldom_collected():
             for offence in checker.lines(watched(stream, file)):
                 found.append(offence)
                 for row in block(offence):
@@ -103,6 +101,19 @@ def selftest(contract: tuple[str, ...], jobs: int, verbose: bool) -> int:
 
 
 @contextmanager
+def seldom_collected() -> Iterator[None]:
+    """What is loaded stays, and a line makes no cycles: the collector need not look as often as it would."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+@contextmanager
 def opened(file: Path) -> Iterator[BinaryIO]:
     """The bytes of a file or of stdin."""
     if str(file) == "-":
@@ -135,7 +146,8 @@ def block(offence: Offence) -> Iterator[Text]:
     if offence.at:
         yield Text(f"  at {text(offence.at, 400)}", "dim")
     if offence.expected is not None:
-        yield Text(f"  expected {text(str(shorten(offence.expected)), 400)}", "dim")
+        told = text(str(shorten(offence.returned)), 400)
+        yield Text(f"  expected {text(str(shorten(offence.expected)), 400)}, not {told}", "dim")
     if offence.led_to_it:
         yield Text("  what led to it:")
         for number, brief in offence.led_to_it:
@@ -159,7 +171,7 @@ def conclude(checker: Checker, found: list[Offence], seconds: float, console: Co
     verdict = f"{len(found)} offence{'s' * (len(found) != 1)}" if found else "no offence"
     line = Text(verdict, "bold red" if found else "bold green")
     line.append(f" in {counts.events} events{processes}" + (f"; live at the end: {held}" if held else ""))
-    line.append(f"  ({counts.events / seconds:,.0f} events/s)" if seconds > 1 else "", "dim")
+    line.append(f"  ({counts.events / seconds:,.0f} events/s)" if counts.events > LOOK else "", "dim")
     say(console, line)
 
 
@@ -178,8 +190,13 @@ def document(checker: Checker, found: list[Offence], seconds: float) -> dict[str
         "seconds": seconds,
         "offences": [
             {
-                **{name: value for name, value in asdict(offence).items() if name not in ("led_to_it", "expected")},
+                **{
+                    name: value
+                    for name, value in asdict(offence).items()
+                    if name not in ("led_to_it", "expected", "returned")
+                },
                 "expected": shorten(offence.expected),
+                "returned": shorten(offence.returned),
                 "led_to_it": [{"line": number, "event": brief} for number, brief in offence.led_to_it],
             }
             for offence in found

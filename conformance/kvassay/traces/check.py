@@ -26,6 +26,7 @@ from .why import requirements
 
 FORMAT = "kvassay-trace-v1"
 CONTROL = "control"
+AFTER = "an event after the end of the trace"
 UNKNOWN_NAMES = 100
 """How many names of unknown events are counted apart."""
 OFFENCES = (Verdict.FAIL, Verdict.WRONG_REASON)
@@ -46,6 +47,7 @@ class Offence:
     led_to_it: tuple[tuple[int, str], ...] = ()
     """The latest lines about the same keys, transactions or sessions, and each in brief."""
     expected: Any = None
+    returned: Any = None
 
 
 @dataclass
@@ -157,6 +159,8 @@ class Checker:
     def _event(self, number: int, raw: bytes, value: dict[str, Any], kind: form.Kind) -> Iterable[Offence]:
         process = value.get("process", "")
         account = self.accounts.get(process) or self._account(number, process)
+        if account.ended:
+            raise TraceError(number, "", AFTER)
         account.events += 1
         self._events += 1
         if self.only is not None and process != self.only:
@@ -263,6 +267,8 @@ class Checker:
             account.ended, told, seen = True, value["events"], account.events
         else:
             self.total, told, seen = value["events"], value["events"], self._events
+            for account in self.accounts.values():
+                account.ended = True
         if told == seen or (self.only is not None and process != self.only):
             return ()
         return (Offence("COUNT_DIFFERS", f"the end counts {told} events and there are {seen}", number, process),)
@@ -272,7 +278,7 @@ class Checker:
         if description is None:
             raise TraceError(number, "", f'no header: the first line says {{"trace": "{FORMAT}", "engine": ...}}')
         if self.total is not None:
-            raise TraceError(number, "", "an event after the end of the trace")
+            raise TraceError(number, "", AFTER)
         account = self.accounts[process] = Account(description)
         self.counts.processes.add(process)
         return account
@@ -345,6 +351,7 @@ class Checker:
             requirements=requirements(kind.contract, kind.name, rule, finding),
             led_to_it=tuple(self.past.before(value, account.since)),
             expected=finding.expected,
+            returned=finding.returned,
         )
 
 

@@ -1,11 +1,11 @@
 """The form of each event: compiled validators, one an op, made from the op's own schema.
 
-Two things differ from what an adapter sends: tensors are digests, and the witness ``engine_calls`` may be missing.
+Three things differ from what an adapter sends: tensors are digests, the witness ``engine_calls`` may be missing, and so
+may any member of a result that the monitor derives itself, for a service shows what it keeps.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from ..corpus.ops import ops
 from ..corpus.schemas import schemas
+from ..monitors.replay import REPLAYED
 
 TRACE = "urn:kvassay:trace"
 HEADER, OPEN, END, EXCHANGE = (f"{TRACE}#/$defs/{name}" for name in ("header", "open", "end", "exchange"))
@@ -91,8 +92,12 @@ def _traced(uri: str, schema: Any) -> Any:
     if uri == "urn:kvassay:tensor":
         digest = {"$ref": f"{TRACE}#/$defs/tensor"}
         return {**schema, "$defs": {**schema["$defs"], "tensor": digest, "literal": digest}}
+    if uri.split(":")[2].partition("/")[0] in REPLAYED and uri.endswith("/status"):
+        return {name: value for name, value in schema.items() if name != "required"}
     response = schema.get("$defs", {}).get("response", {})
-    if "engine_calls" in response.get("required", ()):
-        schema = copy.deepcopy(schema)
-        schema["$defs"]["response"]["required"].remove("engine_calls")
-    return schema
+    needed = [name for name in response.get("required", ()) if name != "engine_calls"]
+    if uri.startswith("urn:kvassay:op:") and ops()[uri.removeprefix("urn:kvassay:op:")].contract in REPLAYED:
+        needed = []
+    return (
+        {**schema, "$defs": {**schema["$defs"], "response": {**response, "required": needed}}} if response else schema
+    )

@@ -37,9 +37,10 @@ class Past:
         about = set(subjects(value))
         for _, row in rows:
             if about & set(subjects(row)):
-                about |= set(handles(row))
+                about |= {one for one in handles(row) if one[0] == "txn"}
         led = [(number, row) for number, row in rows if about & set(subjects(row))]
-        yield from ((number, brief(row)) for number, row in led[-most:])
+        record = value.get("request", {}).get("record")
+        yield from ((number, brief(row, record)) for number, row in led[-most:])
 
 
 def subjects(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -60,15 +61,27 @@ def subjects(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def handles(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The transaction that an event began."""
-    txn = value.get("result", {}).get("txn")
+    """The transaction that an event began, and its slots."""
+    result = value.get("result", {})
+    txn = result.get("txn")
     if isinstance(txn, str):
         yield "txn", txn
+    for grant in result.get("grants", ()):
+        if "slot" in grant:
+            yield "slot", str(grant["slot"])
 
 
-def brief(value: Mapping[str, Any]) -> str:
-    """An event on one line: what was asked and what came of it, digests cut short."""
-    asked = _members(value.get("request", {}))
+def brief(value: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> str:
+    """An event on one line: what was asked and what came of it, digests cut short.
+
+    Of a record it shows what differs from the one that was asked for.
+    """
+    request = value.get("request", {})
+    if record is not None and isinstance(request.get("record"), Mapping):
+        own = request["record"]
+        differs = {name: own.get(name) for name in (own | record) if own.get(name) != record.get(name)}
+        request = {**request, "record": differs or "the same"}
+    asked = _members(request)
     for outcome in ("result", "rejected", "unsupported", "error"):
         if outcome in value:
             told = value[outcome]
@@ -89,6 +102,8 @@ def _members(value: Mapping[str, Any]) -> str:
 def _short(item: Any) -> Any:
     if isinstance(item, Mapping):
         return item["sha256"][:8] if "sha256" in item else {name: _short(one) for name, one in item.items()}
+    if isinstance(item, str) and len(item) == 64 and not item.strip("0123456789abcdef"):
+        return item[:8]
     if isinstance(item, list):
         return [_short(one) for one in item[:4]] + (["..."] if len(item) > 4 else [])
     return item
