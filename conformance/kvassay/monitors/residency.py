@@ -183,7 +183,11 @@ class ResidencyMonitor:
             return PASS
         if not isinstance(reply, Returned):
             return self._refused(op, request) if isinstance(reply, Refused) else PASS
+        told = reply.value.get("events", ())
+        own = [one for one in told if not self._happened(one["txn"], one["event"])]
         outcome = react(self, request, reply.value)
+        for event in own:
+            self._happened(event["txn"], event["event"])
         if outcome is PASS and not reply.value.get("engine_calls", 1) and op not in ("residency.open", *CONTROLS):
             return Outcome(Verdict.INCONCLUSIVE, Finding(None, "/engine_calls", "the engine was not called"))
         return outcome
@@ -382,6 +386,29 @@ class ResidencyMonitor:
             entry.damaged, entry.doubtful = True, entry.doubtful or not seen
             self._retire(key)
         return PASS
+
+    # --- what engines tell on their own ---------------------------------------------------------------------------
+
+    def _happened(self, name: str, event: str) -> bool:
+        """The engine forced a step that its caller had not come to; ``False`` if there is no such transaction yet."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            return False
+        if event == "copied":
+            transaction.copied = self.slot_bytes
+            if transaction.state is State.QUARANTINED:
+                self._end(transaction)
+        elif event == "completed":
+            self.complete({"txn": name}, {"outcome": "done"})
+        elif event == "failed":
+            self._end(transaction)
+        elif event == "cancelled":
+            self._kill(transaction)
+        elif event == "expired" and transaction.state is State.LIVE:
+            transaction.state = State.EXPIRED
+            self.ageing.pop(name, None)
+            self.grey[name] = transaction
+        return True
 
     # --- what they share ----------------------------------------------------------------------------------------
 
