@@ -34,8 +34,9 @@ ctypes.CDLL(str(Path(nvidia.cuda_runtime.__path__[0]) / "lib" / "libcudart.so.12
 
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
-from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
+from ..adapters.base import EngineAdapter, EngineInfo, Rejected
 from ..core.tensors import Array
+from .wall_clock import WallClock
 
 ADAPTERS = {"mooncake": "Adapter", "mooncake-upsert": "Upsert", "mooncake-one-client": "OneClient"}
 """Names of the adapters here, and their classes; read without an import."""
@@ -49,8 +50,7 @@ CLIENTS = 3
 """Clients that owners are dealt to in turn."""
 TTL_S = 1
 """``-put_start_discard_timeout_sec``, then another writer may start, and after twice that the space is given away; also
-``-default_kv_lease_ttl``, for which a read protects a key. Mooncake counts in whole seconds: a case's shorter limit
-stands for this one, and time that passes in the case is stretched by as much."""
+``-default_kv_lease_ttl``, for which a read protects a key. Mooncake counts the former in whole seconds."""
 REASONS = {-600: "UNKNOWN_TRANSACTION", -601: "TRANSACTION_DEAD", -704: "UNKNOWN_TRANSACTION", -706: "BUSY"}
 """Mooncake's codes: invalid parameters (no such session), illegal client, no such object, leased."""
 NO_SPACE, NOT_READY, THERE, LEASED = -200, -703, -705, -706
@@ -144,10 +144,7 @@ class Adapter(EngineAdapter):
 
     def residency_open(self, request: Request) -> Result:
         """The segments are mounted already; how many objects fit, the store does not say."""
-        limits = {request[name] for name in ("write_ttl_ms", "read_ttl_ms") if name in request}
-        if len(limits) > 1:
-            raise Unsupported("writes and reads expire after the same time here")
-        self.stretch = 1000 * TTL_S / limits.pop() if limits else 1.0
+        self.clock = WallClock(TTL_S, request)
         self.slot_bytes = request["slot_bytes"]
         self.buffers = [registered(store, self.slot_bytes) for store in self.stores]
         return {"slots": None, "slot_bytes": self.slot_bytes, "engine_calls": len(self.stores)}
@@ -272,8 +269,7 @@ class Adapter(EngineAdapter):
 
     def control_advance_clock(self, request: Request) -> Result:
         """Sleep, stretched."""
-        time.sleep(request["by_ms"] / 1000 * self.stretch)
-        return {"now_ms": int(time.monotonic() * 1000)}
+        return dict(self.clock.advance(request["by_ms"]))
 
     # --- the adapter's own ----------------------------------------------------------------------------------------
 
