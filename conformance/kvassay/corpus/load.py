@@ -209,7 +209,7 @@ def _step(step: Mapping[str, Any], base: Path) -> Step:
     return Step(
         op=step["op"],
         request=request,
-        expect=parse(_expect(step["expect"])),
+        expect=parse(_expect(step["expect"], base)),
         bind=step.get("bind", {}),
         witness=tuple(step.get("witness", ())),
         deadline_s=step.get("deadline_s", 10.0),
@@ -219,8 +219,8 @@ def _step(step: Mapping[str, Any], base: Path) -> Step:
     )
 
 
-def _expect(expect: Mapping[str, Any]) -> dict[str, Any]:
-    read = {key: value if key == "close" else tensors.read(value) for key, value in expect.items()}
+def _expect(expect: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    read = {key: value if key == "close" else tensors.read(expand(value, base)) for key, value in expect.items()}
     if "close" in read:
         read["close"] = [{**row, "value": _numbers(row["value"])} for row in read["close"]]
     return read
@@ -243,7 +243,7 @@ def _float64(value: Any) -> Any:
 
 
 def expand(value: Any, base: Path) -> Any:
-    """A request with each ``{"$base": path, "patch": [...]}`` replaced by the patched base document."""
+    """A request or expectation with each ``{"$base": path, "patch": [...]}`` replaced by the patched base document."""
     if isinstance(value, dict):
         if "$base" in value:
             document = _base_document(base, value["$base"])

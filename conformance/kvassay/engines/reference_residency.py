@@ -30,6 +30,8 @@ class ResidencyReference(ReferencePart):
         "residency.cancel": True,
         "residency.cancel_load": True,
         "residency.job_failure": "key",
+        "residency.replaces": True,
+        "residency.fences": True,
         "residency.owns_source": True,
         "residency.owns_destination": True,
         "residency.secondary": True,
@@ -42,57 +44,57 @@ class ResidencyReference(ReferencePart):
         "residency.tenants": True,
         "residency.opaque_keys": True,
     }
-    residency_class: ClassVar[type[Residency]] = Residency
+    store_class: ClassVar[type[Residency]] = Residency
 
     def residency_open(self, request: Request) -> Result:
         """An empty store."""
         limits = request.get("write_ttl_ms"), request.get("read_ttl_ms")
-        self.residency = self.residency_class(request["slots"], request["slot_bytes"], *limits)
-        return self.residency_told(slots=request["slots"], slot_bytes=request["slot_bytes"])
+        self.residency = self.store_class(request["slots"], request["slot_bytes"], *limits)
+        return self.told_by_store(slots=request["slots"], slot_bytes=request["slot_bytes"])
 
-    def residency_told(self, **members: Any) -> Result:
+    def told_by_store(self, **members: Any) -> Result:
         """A reply: the reference is called once for each op."""
         return {**members, "engine_calls": 1}
 
     def residency_put(self, request: Request) -> Result:
         """Make rows resident."""
         outcome = self.residency.put(key_of(request, request["key"]), request["data"].tobytes())
-        return self.residency_told(outcome=outcome)
+        return self.told_by_store(outcome=outcome)
 
     def residency_get(self, request: Request) -> Result:
         """Read rows."""
         outcome, rows, tier = self.residency.get(key_of(request, request["key"]))
         if rows is None:
-            return self.residency_told(outcome=outcome)
-        return self.residency_told(outcome=outcome, data=array(rows), tier=tier)
+            return self.told_by_store(outcome=outcome)
+        return self.told_by_store(outcome=outcome, data=array(rows), tier=tier)
 
     def residency_lookup(self, request: Request) -> Result:
         """What a reader would find."""
         found = [self.residency.lookup(key_of(request, name)) for name in request["keys"]]
-        return self.residency_told(states=[state for state, _ in found], tiers=[tier for _, tier in found])
+        return self.told_by_store(states=[state for state, _ in found], tiers=[tier for _, tier in found])
 
     def residency_remove(self, request: Request) -> Result:
         """Give replicas up."""
         keys = [key_of(request, name) for name in request["keys"]]
         with refusals_named():
             outcomes = self.residency.remove(keys, request.get("tier"), request.get("force", False))
-        return self.residency_told(outcomes=outcomes)
+        return self.told_by_store(outcomes=outcomes)
 
     def residency_reset(self, request: Request) -> Result:
         """Forget everything."""
         with refusals_named():
             self.residency.reset()
-        return self.residency_told()
+        return self.told_by_store()
 
     def residency_reserve(self, request: Request) -> Result:
         """Begin a transaction."""
         keys = [key_of(request, name) for name in request["keys"]]
         rows = [data.tobytes() for data in request.get("data", ())]
         transaction = self.residency.reserve(request["mode"], keys, request["owner"], rows)
-        grants = [self.residency_grant(grant) for grant in transaction.grants]
-        return self.residency_told(txn=transaction.name or None, grants=grants)
+        grants = [self.grant_told(grant) for grant in transaction.grants]
+        return self.told_by_store(txn=transaction.name or None, grants=grants)
 
-    def residency_grant(self, grant: Grant) -> Result:
+    def grant_told(self, grant: Grant) -> Result:
         """What a key got, and where."""
         told: Result = {"outcome": grant.outcome}
         if grant.tier is not None:
@@ -106,18 +108,18 @@ class ResidencyReference(ReferencePart):
         with refusals_named():
             moved, rows = self.residency.copy(request["txn"], request.get("bytes"))
         if rows is None:
-            return self.residency_told(bytes=moved)
-        return self.residency_told(bytes=moved, data=[None if one is None else array(one) for one in rows])
+            return self.told_by_store(bytes=moved)
+        return self.told_by_store(bytes=moved, data=[None if one is None else array(one) for one in rows])
 
     def residency_complete(self, request: Request) -> Result:
         """Validate and publish."""
         with refusals_named():
             outcome = self.residency.complete(request["txn"], request.get("failed", ()), request.get("receipt"))
-        return self.residency_told(outcome=outcome)
+        return self.told_by_store(outcome=outcome)
 
     def residency_cancel(self, request: Request) -> Result:
         """The request goes away."""
-        return self.residency_told(outcome=self.residency.cancel(request["txn"]))
+        return self.told_by_store(outcome=self.residency.cancel(request["txn"]))
 
     def control_advance_clock(self, request: Request) -> Result:
         """Time passes."""

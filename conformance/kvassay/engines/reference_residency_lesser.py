@@ -56,7 +56,15 @@ class PlainStore(EngineAdapter):
         return {"outcomes": ["absent" if rows is None else "removed" for rows in gone], "engine_calls": 1}
 
 
-class Refusing(Reference):
+class Lesser(Reference):
+    """The reference, with exact reasons left out."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.profiles = frozenset({"store", "transaction"})
+
+
+class Refusing(Lesser):
     """Evicts nothing, and has one tier."""
 
     engine = EngineInfo("refusing", VERSION, notes="one tier without eviction")
@@ -67,10 +75,10 @@ class Refusing(Reference):
 
         evicts = secondary = authority = False
 
-    residency_class = Store
+    store_class = Store
 
 
-class Forgetting(Reference):
+class Forgetting(Lesser):
     """Evicts for good: what is not used for longest is a miss."""
 
     engine = EngineInfo("forgetting", VERSION, notes="one tier with eviction")
@@ -81,10 +89,10 @@ class Forgetting(Reference):
 
         secondary = authority = False
 
-    residency_class = Store
+    store_class = Store
 
 
-class Unjoined(Reference):
+class Unjoined(Lesser):
     """Each load copies for itself."""
 
     engine = EngineInfo("unjoined", VERSION, notes="loads are not coalesced")
@@ -95,10 +103,10 @@ class Unjoined(Reference):
 
         joins = secondary = authority = False
 
-    residency_class = Store
+    store_class = Store
 
 
-class Unleased(Reference):
+class Unleased(Lesser):
     """A load protects nothing: a copy of rows that have gone meanwhile is refused."""
 
     engine = EngineInfo("unleased", VERSION, notes="loads without leases")
@@ -123,15 +131,21 @@ class Unleased(Reference):
                 raise Refusal("STALE_CACHE_GENERATION", grant.key[1])
             return super().move(transaction, grant, count)
 
-    residency_class = Store
+    store_class = Store
 
 
-class ContentAddressed(Reference):
+class ContentAddressed(Lesser):
     """A key that is there stays as it is, whoever stores it."""
 
     engine = EngineInfo("content-addressed", VERSION, notes="one content per key for ever")
     own_capabilities: ClassVar[Mapping[str, Any]] = claims(
-        content_addressed=True, txn_ids=False, secondary=False, authority=False, receipts=False, tenants=False
+        content_addressed=True,
+        replaces=False,
+        txn_ids=False,
+        secondary=False,
+        authority=False,
+        receipts=False,
+        tenants=False,
     )
 
     class Store(Residency):
@@ -140,7 +154,7 @@ class ContentAddressed(Reference):
         content_addressed = True
         secondary = authority = False
 
-    residency_class = Store
+    store_class = Store
 
     def residency_complete(self, request: Request) -> Result:
         """A handle is not known to the engine, so that what is over is told and not refused."""
@@ -149,10 +163,10 @@ class ContentAddressed(Reference):
         except Rejected as refusal:
             if refusal.reason not in ("TRANSACTION_DEAD", "UNKNOWN_TRANSACTION"):
                 raise
-            return self.residency_told(outcome="unknown")
+            return self.told_by_store(outcome="unknown")
 
 
-class UnknownSlots(Reference):
+class UnknownSlots(Lesser):
     """Tells nothing of its slots."""
 
     engine = EngineInfo("unknown-slots", VERSION, notes="slots are its own affair")
@@ -165,18 +179,18 @@ class UnknownSlots(Reference):
 
         authority = False
 
-    residency_class = Store
+    store_class = Store
 
     def residency_open(self, request: Request) -> Result:
         """How many, it does not say."""
         return {**super().residency_open(request), "slots": None}
 
-    def residency_grant(self, grant: Grant) -> Result:
+    def grant_told(self, grant: Grant) -> Result:
         """Which, it does not say either."""
         return {"outcome": grant.outcome}
 
 
-class Quiet(Reference):
+class Quiet(Lesser):
     """Refuses nothing in words: a completion that may not publish returns, and publishes nothing.
 
     A request that goes away leaves its store to itself, a reset waits for what is under way, and one bad key spoils
@@ -185,7 +199,7 @@ class Quiet(Reference):
 
     engine = EngineInfo("quiet", VERSION, notes="no typed refusals")
     own_capabilities: ClassVar[Mapping[str, Any]] = claims(
-        job_failure="job", receipts=False, authority=False, joins=False, cancel_load=False
+        job_failure="job", receipts=False, authority=False, joins=False, cancel_load=False, fences=False
     )
 
     class Store(Residency):
@@ -212,7 +226,7 @@ class Quiet(Reference):
                 return "empty"
             return super().complete(name, failed, receipts)
 
-    residency_class = Store
+    store_class = Store
 
     def residency_complete(self, request: Request) -> Result:
         """What would be refused is told instead."""
@@ -220,21 +234,21 @@ class Quiet(Reference):
         try:
             return super().residency_complete(request)
         except Rejected as refusal:
-            return self.residency_told(outcome=told.get(refusal.reason or "", "empty"))
+            return self.told_by_store(outcome=told.get(refusal.reason or "", "empty"))
 
     def residency_copy(self, request: Request) -> Result:
         """Nothing moves for what is over."""
         try:
             return super().residency_copy(request)
         except Rejected:
-            return self.residency_told(bytes=0)
+            return self.told_by_store(bytes=0)
 
 
-class Forbearing(Reference):
+class Forbearing(Lesser):
     """A store that has expired is published all the same when it comes whole, unless something came after it."""
 
     engine = EngineInfo("forbearing", VERSION, notes="late and whole is good enough")
-    own_capabilities: ClassVar[Mapping[str, Any]] = claims(authority=False, secondary=False)
+    own_capabilities: ClassVar[Mapping[str, Any]] = claims(authority=False, secondary=False, fences=False)
 
     class Store(Residency):
         """Expired stores live on."""
@@ -246,10 +260,10 @@ class Forbearing(Reference):
             if life is not Life.EXPIRED or transaction.mode == "load":
                 super().kill(transaction, life)
 
-    residency_class = Store
+    store_class = Store
 
 
-class Impatient(Reference):
+class Impatient(Lesser):
     """A store that has expired loses its slot at once; what is copied for it later goes nowhere."""
 
     engine = EngineInfo("impatient", VERSION, notes="an expired reservation is free at once")
@@ -266,14 +280,14 @@ class Impatient(Reference):
             if life is Life.EXPIRED:
                 self.end(transaction)
 
-    residency_class = Store
+    store_class = Store
 
 
-class Cautious(Reference):
+class Cautious(Lesser):
     """Puts nothing over rows that are in use."""
 
     engine = EngineInfo("cautious", VERSION, notes="what is in use stays")
-    own_capabilities: ClassVar[Mapping[str, Any]] = claims(authority=False, secondary=False)
+    own_capabilities: ClassVar[Mapping[str, Any]] = claims(authority=False, secondary=False, replaces=False)
 
     class Store(Residency):
         """Refuses rather than keep two generations."""
@@ -290,10 +304,10 @@ class Cautious(Reference):
             entry: Entry = self.entry(key)
             return Grant(key, "refused") if self.valid(entry) else super().grant_store(key, rows)
 
-    residency_class = Store
+    store_class = Store
 
 
-class Trusting(Reference):
+class Trusting(Lesser):
     """Believes its worker: validates neither length nor bytes."""
 
     engine = EngineInfo("trusting", VERSION, notes="no validation")
@@ -318,14 +332,13 @@ class Trusting(Reference):
         def publish(self, transaction: Transaction, grant: Grant) -> None:
             """However much arrived."""
             assert grant.target is not None
-            for event in ("copy", "arrive"):
-                if (event == "copy") is (grant.target.state in (State.DEMOTE_RESERVED, State.PROMOTE_RESERVED)):
-                    grant.target.on(event)
-                if transaction.mode == "store":
-                    break
+            if grant.target.state in (State.DEMOTE_RESERVED, State.PROMOTE_RESERVED):
+                grant.target.on("copy")
+            if grant.target.state is State.COPY_IN:
+                grant.target.on("arrive")
             super().publish(transaction, grant)
 
-    residency_class = Store
+    store_class = Store
 
     def residency_get(self, request: Request) -> Result:
         """As many bytes as a slot has."""
@@ -336,7 +349,7 @@ class Trusting(Reference):
         return told
 
 
-class Asynchronous(Reference):
+class Asynchronous(Lesser):
     """Put, get and completion answer by ticket."""
 
     engine = EngineInfo("asynchronous", VERSION, notes="answers by ticket")
@@ -347,7 +360,7 @@ class Asynchronous(Reference):
 
         authority = False
 
-    residency_class = Store
+    store_class = Store
 
     def open(self) -> None:
         """No ticket."""
