@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "report",
     "trace": "trace",
     "oracle": "oracle",
+    "fuzz": "fuzz",
     "selftest": "selftest",
     "init-adapter": "init_adapter",
 }

@@ -19,6 +19,7 @@ from ..adapters.names import connect
 from ..core.engine import Engine
 from ..core.model import Case, Result
 from ..corpus import Corpus, load
+from ..corpus.files import with_cases
 from ..reports import document as documents
 from ..reports import html, json_report, junit, terminal
 from ..runner import Session, run
@@ -43,6 +44,9 @@ RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": ju
 @click.option("--python", metavar="PATH", help="Interpreter of a Python adapter; it needs numpy and ml_dtypes only.")
 @click.option("--in-process", is_flag=True, help="Call a Python adapter in this process: fast, open to debuggers.")
 @selectors
+@click.option(
+    "--case-file", type=FILE, multiple=True, metavar="FILE", help="Judge by the cases of this file in place of the corpus."
+)
 @click.option("--strict", is_flag=True, help="Failed SHOULD cases fail the run.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option("--waivers", type=FILE, metavar="FILE", help="Known deviations, as TOML.")
@@ -64,8 +68,9 @@ def command(**options: Any) -> int:
       kvassay run --adapter my_engine.kvassay:Adapter --profile merge --html report.html
       kvassay run --adapter cmd:"node engine.js" --contract attention -k empty
       kvassay run --adapter my_engine.kvassay:Adapter --waivers waivers.toml --junit junit.xml
+      kvassay run --adapter my_engine.kvassay:Adapter --case-file fuzz/found.json
     """
-    corpus = load()
+    corpus = with_cases(load(), options["case_file"]) if options["case_file"] else load()
     cases = select(corpus, options)
     waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
     judged = session(options, corpus, waivers, strict=options["strict"])
@@ -149,6 +154,8 @@ def repeat_command(options: dict[str, Any]) -> str:
         words += ["--python", options["python"]]
     if options["in_process"]:
         words.append("--in-process")
+    for file in options.get("case_file", ()):
+        words += ["--case-file", str(file)]
     if options["timeout_scale"] != 1.0:
         words += ["--timeout-scale", f"{options['timeout_scale']:g}"]
     return shlex.join(words)

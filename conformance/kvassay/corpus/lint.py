@@ -25,7 +25,7 @@ def lint(corpus: Corpus, chosen: Collection[str] = ()) -> list[str]:
     """
     own: Own = (lambda contract: contract in chosen) if chosen else (lambda contract: True)
     cases = [case for case in corpus.cases if own(case.contract)]
-    found = [*_ids(corpus, cases, own), *_references(corpus, cases), *_registries(corpus, own)]
+    found = [*_ids(corpus, cases, own), *references(corpus, cases), *_registries(corpus, own)]
     return [*found, *_coverage(corpus, own), *_requests(cases), *_shape(cases)]
 
 
@@ -62,7 +62,8 @@ def _ids(corpus: Corpus, cases: list[Case], own: Own) -> Iterator[str]:
             yield f"{requirement.id}: its chapter {requirement.chapter} has no cases"
 
 
-def _references(corpus: Corpus, cases: list[Case]) -> Iterator[str]:
+def references(corpus: Corpus, cases: list[Case]) -> Iterator[str]:
+    """What the cases name and nothing defines."""
     with_profiles = {profile.contract for profile in corpus.profiles.values()}
     for contract in sorted({case.contract for case in cases} - with_profiles):
         yield f"{contract}: schemas/{contract}/profiles.json has no profile, and every case belongs to one"
@@ -130,7 +131,7 @@ def _requests(cases: list[Case]) -> Iterator[str]:
 
 def _shape(cases: list[Case]) -> Iterator[str]:
     for case in cases:
-        yield from _bindings(case)
+        yield from bindings(case)
         if case.kind is Kind.RELATION and not case.relations:
             yield f"{case.id}: a relation case without a relation"
         if (case.kind is Kind.MUTATION) != (case.mutation is not None):
@@ -143,7 +144,8 @@ def _shape(cases: list[Case]) -> Iterator[str]:
             yield f"{case.id}: vacuous: any engine that answers passes"
 
 
-def _bindings(case: Case) -> Iterator[str]:
+def bindings(case: Case) -> Iterator[str]:
+    """Names that a case uses before they are bound, and relations with the wrong terms."""
     bound: set[str] = set()
     for index, step in enumerate(case.steps):
         for name in bound_names(step.request):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.expect import Close
 from ..core.model import Json, Requirement
+from ..core.template import bound_names
 from ..corpus import Corpus
 from ..corpus.digest import digest
+from ..traces.why import requirements
 from .contract import Contract, Step
 from .trial import Trial, Wrong
 
@@ -43,16 +43,17 @@ def case(trial: Trial, steps: Sequence[Step], wrong: Wrong, corpus: Corpus) -> d
     finally:
         trial.explain = False
     expected = trial.expected if len(trial.expected) == len(steps) else [{"accepts": True}] * len(steps)
-    written = [_step(contract, step, expect) for step, expect in zip(steps, expected, strict=True)]
+    used = {name for step in steps for name in bound_names(step.request)}
+    written = [_step(contract, step, expect, used) for step, expect in zip(steps, expected, strict=True)]
     written[-1]["note"] = wrong.reason
-    requirement = requirement_of(corpus, contract.name, wrong, expected[-1])
+    requirement = requirement_of(corpus, contract.name, wrong, wrong.reason.partition(" in ")[0])
     needs = {name: [description.capabilities[name]] for name in sorted(trial.needs)}
     slug = re.sub(r"[^a-z0-9]+", "-", wrong.reason.lower()).strip("-")[:MOST_SLUG].strip("-")
     return {
         "id": f"{contract.name}/fuzz/{slug}-{digest(written)[:8]}",
         "requirements": [requirement.id],
         "level": "must",
-        "profile": contract.profile(wrong.op, description),
+        "profile": contract.profile(frozenset(step.op for step in steps), description),
         "kind": "scenario",
         "status": "stable",
         **({"needs": needs} if needs else {}),
@@ -63,36 +64,16 @@ def case(trial: Trial, steps: Sequence[Step], wrong: Wrong, corpus: Corpus) -> d
     }
 
 
-def _step(contract: Contract, step: Step, expect: Mapping[str, Json]) -> dict[str, Any]:
-    bind = {"bind": dict(step.bind)} if step.bind else {}
+def _step(contract: Contract, step: Step, expect: Mapping[str, Json], used: set[str]) -> dict[str, Any]:
+    bound = {name: pointer for name, pointer in step.bind.items() if name in used}
+    bind = {"bind": bound} if bound else {}
     return {"op": step.op, "request": dict(contract.written(step)), "expect": dict(expect), **bind}
 
 
-def requirement_of(corpus: Corpus, contract: str, wrong: Wrong, expect: Mapping[str, Json]) -> Requirement:
-    """The requirement that most of the cases test which call the op and expect the same thing of it."""
-    code = expect.get("rejects")
-    at = wrong.finding.at.split("/")[1] if "/" in wrong.finding.at else ""
-    near: Counter[str] = Counter()
-    for known in corpus.cases:
-        for step in known.steps if known.contract == contract else ():
-            if step.op != wrong.op:
-                continue
-            weight = 1
-            if code is not None and step.expect.reason == code:
-                weight = 1000
-            elif code is None and at and at in _members(step.expect):
-                weight = 100
-            near.update(dict.fromkeys(known.requirements, weight))
-    if near:
-        return corpus.requirements[near.most_common(1)[0][0]]
-    return next(one for one in corpus.requirements.values() if one.contract == contract)
-
-
-def _members(expect: Any) -> Iterable[str]:
-    """First parts of the pointers that an expectation names."""
-    if isinstance(expect, Close):
-        pointers = [row.at for row in expect.rows]
-    else:
-        pointers = [row["at"] for rows in getattr(expect, "alternatives", ()) for row in rows]
-    for pointer in pointers:
-        yield pointer.split("/")[1] if "/" in pointer else pointer
+def requirement_of(corpus: Corpus, contract: str, wrong: Wrong, rule: str) -> Requirement:
+    """The requirement that the finding is most likely about; where none can be told, one that the op's cases test."""
+    for name in requirements(contract, wrong.op, rule, wrong.finding):
+        return corpus.requirements[name]
+    own = [case for case in corpus.cases if case.contract == contract]
+    near = next((case for case in own if wrong.op in case.ops), own[0] if own else corpus.cases[0])
+    return corpus.requirements[near.requirements[0]]

@@ -84,8 +84,8 @@ class Contract(Protocol):
     def unfit(self, description: EngineDescription) -> str | None:
         """Why this engine cannot be fuzzed."""
 
-    def profile(self, op: str, description: EngineDescription) -> str:
-        """The profile that a case which ends with this op belongs to."""
+    def profile(self, ops: frozenset[str], description: EngineDescription) -> str:
+        """The profile that a case with these ops belongs to."""
 
     def scene(self, description: EngineDescription, make: Make) -> Scene:
         """A scene for an engine that was just opened."""

@@ -476,9 +476,9 @@ class Lifecycle:
             return None
         return "it claims none of the profiles lifecycle, lifecycle-plan and lifecycle-manifest"
 
-    def profile(self, op: str, description: EngineDescription) -> str:
-        """The profile that has the op."""
-        return "lifecycle-plan" if op in PLANS else "lifecycle-manifest" if op == ADMIT else MACHINE
+    def profile(self, ops: frozenset[str], description: EngineDescription) -> str:
+        """The profile that has the ops."""
+        return "lifecycle-plan" if ops <= PLANS.keys() else "lifecycle-manifest" if ops == {ADMIT} else MACHINE
 
     def scene(self, description: EngineDescription, make: Make) -> LifecycleScene:
         """A scene with no session."""

@@ -1,0 +1,424 @@
+"""Fuzzing of the contract residency: a few keys, fewer slots, and everything that a caller may do in any order.
+
+:mod:`kvassay.monitors.residency` says which reply is wrong, :mod:`kvassay.monitors.caller` which call may be made.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.engine import Reply, Returned
+from ..core.expect import Outcome
+from ..core.model import EngineDescription, Json
+from ..core.tensors import write
+from ..corpus.data import root
+from ..corpus.registries import capabilities
+from ..monitors.caller import illegal
+from ..monitors.residency import ResidencyMonitor, State, digest
+from .contract import Draw, Illegal, Make, Rule, Step
+
+Request = dict[str, Any]
+KEYS = ("a", "b", "c")
+OWNERS = ("r1", "r2")
+TENANTS = ("t1", "t2")
+TTL_MS = 10
+MOST_ALTERNATIVES = 9
+MAY_REJECT = {"accepts": True, "may_reject": True}
+
+
+@dataclass
+class Handle:
+    """A transaction as its caller knows it."""
+
+    bound: str
+    """Name under which later steps have its handle."""
+    name: str
+    """The handle itself."""
+    request: Request
+    grants: list[Mapping[str, Any]]
+    data: list[NDArray[np.uint8]] = field(default_factory=list)
+
+    @property
+    def moving(self) -> list[int]:
+        """Places of the keys that are copied."""
+        return [index for index, grant in enumerate(self.grants) if grant["outcome"] == "granted"]
+
+
+class ResidencyScene:
+    """One opening."""
+
+    def __init__(self, description: EngineDescription, make: Make) -> None:
+        self.account = ResidencyMonitor(description)
+        self.make = make
+        self.ops = description.ops
+        self.capabilities = {**defaults(), **description.capabilities}
+        self.handles: list[Handle] = []
+        self.stored: dict[tuple[str, str], NDArray[np.uint8]] = {}
+        """The latest rows that were brought for a key."""
+        self.rows: dict[str, NDArray[np.uint8]] = {}
+        """Digest to rows."""
+        self.serial = 0
+        self.slot_bytes = 0
+        self.slots: int | None = None
+        self.rules = self._rules()
+
+    def claims(self, name: str) -> bool:
+        """Whether the engine declares a capability."""
+        return bool(self.capabilities[f"residency.{name}"])
+
+    # --- the account ----------------------------------------------------------------------------------------------
+
+    def illegal(self, op: str, request: Mapping[str, Json], *, probe: bool) -> str | None:
+        """What the caller's contract says; and no call of an op that the engine lacks."""
+        if op not in self.ops:
+            return f"the engine has no op {op}"
+        return illegal(op, request, self.account, self.capabilities, probe)
+
+    def needs(self, op: str, request: Mapping[str, Json]) -> frozenset[str]:
+        """Capabilities of residency, each of which this call needs."""
+        found = set()
+        for name, default in defaults().items():
+            if self.capabilities[name] != default:
+                denied = {**self.capabilities, name: default}
+                if illegal(op, request, self.account, denied) and not illegal(
+                    op, request, self.account, self.capabilities
+                ):
+                    found.add(name)
+        return frozenset(found)
+
+    def observe(self, op: str, request: Mapping[str, Json], reply: Reply) -> Outcome:
+        """Ask the monitor."""
+        return self.account.observe(op, request, reply)
+
+    def expect(self, op: str, request: Mapping[str, Any]) -> Mapping[str, Json]:
+        """What a read may return; of other calls the monitor says which result is wrong."""
+        tenant = request.get("tenant", "")
+        if op == "residency.get":
+            return any_of(self._reads((tenant, request["key"])))
+        if op == "residency.lookup":
+            states = [self._states((tenant, key)) for key in request["keys"]]
+            return any_of([[{"at": "/states", "value": list(one)}] for one in itertools.product(*states)])
+        return MAY_REJECT
+
+    def _reads(self, key: tuple[str, str]) -> list[list[Request]]:
+        entry = self.account.known(key)
+        if entry.doubtful:
+            return []
+        found: list[list[Request]] = [[{"at": "/outcome", "value": state}] for state in self._states(key, hits=False)]
+        for payload in sorted(entry.serves):
+            rows = {"at": "/data", "value": write(self.rows[payload]), "optional": True}
+            found.append([{"at": "/outcome", "value": "hit"}, rows])
+        return found
+
+    def _states(self, key: tuple[str, str], *, hits: bool = True) -> list[str]:
+        busy = key in self.account.by_key or self.claims("async")
+        ready = hits and bool(self.account.known(key).serves)
+        return ["miss", *(["pending"] if busy else []), *(["ready"] if ready else [])]
+
+    # --- rules ----------------------------------------------------------------------------------------------------
+
+    def begin(self, draw: Draw) -> None:
+        """A store of one to three slots."""
+        self.slot_bytes = draw.pick((8, 12))
+        request: Request = {"slots": draw.pick((2, 2, 3, 1)), "slot_bytes": self.slot_bytes}
+        for mode in ("write", "read"):
+            if self.claims(f"expiry_{mode}") and draw.chance(50):
+                request[f"{mode}_ttl_ms"] = draw.pick((TTL_MS, 2 * TTL_MS))
+        reply = self.make(Step("residency.open", request))
+        if isinstance(reply, Returned):
+            self.slots = reply.value["slots"]
+
+    def _rules(self) -> dict[str, tuple[int, Rule]]:
+        """Rules whose ops the engine has, and whose calls it can be asked."""
+        moves = {"residency.reserve", "residency.copy", "residency.complete"} <= self.ops
+        have = self.ops.__contains__
+        cancels = have("residency.cancel") and (self.claims("cancel") or self.claims("cancel_load"))
+        found: dict[str, tuple[int, Rule, bool]] = {
+            "put": (4, self.put, have("residency.put")),
+            "get": (4, self.get, have("residency.get")),
+            "look": (4, self.look, have("residency.lookup") or have("residency.get")),
+            "remove": (3, self.remove, have("residency.remove")),
+            "remove-tier": (2, self.remove_tier, have("residency.remove") and self.claims("authority")),
+            "reset": (1, self.reset, have("residency.reset")),
+            "store": (5, self.store, moves),
+            "load": (5, self.load, moves),
+            "store-all": (4, self.store_all, moves),
+            "load-all": (3, self.load_all, moves),
+            "copy": (6, self.copy, moves),
+            "complete": (6, self.complete, moves),
+            "cancel": (3, self.cancel, moves and cancels),
+            "over": (2, self.over, moves),
+            "retry": (3, self.retry, moves),
+            "tick": (2, self.tick, have("control.advance_clock")),
+            "damage": (1, self.damage, have("control.inject")),
+            "fill": (1, self.fill, have("residency.put") or moves),
+        }
+        return {name: (weight, rule) for name, (weight, rule, fits) in found.items() if fits}
+
+    def put(self, draw: Draw) -> None:
+        """Rows of a key in one call."""
+        where = self.somewhere(draw)
+        key = draw.pick(KEYS)
+        self.make(Step("residency.put", {"key": key, **where, "data": self.fresh(draw, where, key)}))
+
+    def get(self, draw: Draw) -> None:
+        """Read a key."""
+        self.make(Step("residency.get", {"key": draw.pick(KEYS), **self.somewhere(draw)}))
+
+    def look(self, draw: Draw) -> None:
+        """Look at all keys, and read them."""
+        where = self.somewhere(draw)
+        if "residency.lookup" in self.ops:
+            self.make(Step("residency.lookup", {"keys": list(KEYS[: draw.integer(1, 3)]), **where}))
+        for key in KEYS if "residency.get" in self.ops and draw.chance(50) else ():
+            self.make(Step("residency.get", {"key": key, **where}))
+
+    def remove(self, draw: Draw) -> None:
+        """Give keys up, seldom by force."""
+        force = {"force": True} if draw.chance(25) else {}
+        self.make(Step("residency.remove", {"keys": self.some(draw), **self.somewhere(draw), **force}))
+
+    def remove_tier(self, draw: Draw) -> None:
+        """Give up the replicas of one tier."""
+        tier = draw.pick(("device", "host", "device", "host", "secondary", "remote"))
+        force = {"force": True} if draw.chance(20) else {}
+        self.make(Step("residency.remove", {"keys": self.some(draw), **self.somewhere(draw), "tier": tier, **force}))
+
+    def reset(self, draw: Draw) -> None:
+        """Forget everything."""
+        self.make(Step("residency.reset", {}))
+
+    def store(self, draw: Draw) -> None:
+        """Begin a store."""
+        self.reserve("store", self.some(draw), draw.pick(OWNERS), self.somewhere(draw), draw)
+
+    def load(self, draw: Draw) -> None:
+        """Begin a load."""
+        self.reserve("load", self.some(draw), draw.pick(OWNERS), self.somewhere(draw), draw)
+
+    def store_all(self, draw: Draw) -> None:
+        """A store from its beginning to its end."""
+        self.through(self.reserve("store", self.some(draw), draw.pick(OWNERS), self.somewhere(draw), draw))
+
+    def load_all(self, draw: Draw) -> None:
+        """A load from its beginning to its end."""
+        self.through(self.reserve("load", self.some(draw), draw.pick(OWNERS), self.somewhere(draw), draw))
+
+    def copy(self, draw: Draw) -> None:
+        """Move all, some or none of what is left."""
+        handle = self.open_handle(draw)
+        half = self.slot_bytes // 2
+        count = draw.pick((None, None, None, half, half, 1, 0, self.slot_bytes - 1, self.slot_bytes + 1))
+        self.make(Step("residency.copy", {"txn": self.bound(handle), **({} if count is None else {"bytes": count})}))
+
+    def complete(self, draw: Draw) -> None:
+        """End a transaction: as it was, with keys that failed, or with a receipt that is right or wrong."""
+        handle = self.open_handle(draw)
+        if draw.chance(50):
+            self.make(Step("residency.copy", {"txn": self.bound(handle)}))
+        request: Request = {"txn": self.bound(handle)}
+        moving = [handle.request["keys"][index] for index in handle.moving]
+        how = self.capabilities["residency.job_failure"]
+        if moving and how != "none" and draw.chance(20):
+            request["failed"] = moving if how == "job" else draw.pick([moving, moving[:1], moving[-1:]])
+        step = Step("residency.complete", request)
+        if moving and self.claims("receipts") and draw.chance(40):
+            step = self.with_receipt(draw, handle, request)
+        self.make(step)
+
+    def with_receipt(self, draw: Draw, handle: Handle, request: Request) -> Step:
+        """A receipt of each key that is copied, with seldom one that is wrong in one member."""
+        receipts = {}
+        for index in handle.moving:
+            receipts[handle.request["keys"][index]] = self.receipt(handle, index)
+        if draw.chance(70):
+            key = draw.pick(list(receipts))
+            name = draw.pick(("bytes", "slot", "generation", "owner", "checksum"))
+            grant = handle.grants[handle.request["keys"].index(key)]
+            wrong: Request = {
+                "bytes": draw.pick((0, self.slot_bytes // 2, self.slot_bytes + 1)),
+                "slot": draw.pick((grant.get("slot", 0) + 1, 0, 7)),
+                "generation": draw.pick((grant.get("generation", 0) + 1, 0, 9)),
+                "owner": draw.pick(("r1", "r2", "r3")),
+                "checksum": draw.pick(["5" * 64, *sorted(self.rows)]),
+            }
+            receipts[key] = {**receipts[key], name: wrong[name]}
+        return Step("residency.complete", {**request, "receipt": receipts})
+
+    def receipt(self, handle: Handle, index: int) -> Request:
+        """What a worker says that it copied."""
+        place = {
+            name: {"$bind": f"{handle.bound}_{name}_{index}"} if name in handle.grants[index] else 0
+            for name in ("slot", "generation")
+        }
+        if handle.data:
+            checksum = digest(handle.data[index])
+        else:
+            key = (handle.request.get("tenant", ""), handle.request["keys"][index])
+            checksum = min(self.account.known(key).serves, default="5" * 64)
+        return {"bytes": self.slot_bytes, **place, "owner": handle.request["owner"], "checksum": checksum}
+
+    def cancel(self, draw: Draw) -> None:
+        """The owner goes away."""
+        self.make(Step("residency.cancel", {"txn": self.bound(self.open_handle(draw))}))
+
+    def over(self, draw: Draw) -> None:
+        """Use the handle of a transaction that is over, or one that never was."""
+        over = [handle for handle in self.handles if not self.is_open(handle)]
+        handle = self.bound(draw.pick(over)) if over and not draw.chance(5) else "no-such-transaction"
+        op = draw.pick(("copy", "complete", "complete", "cancel"))
+        self.make(Step(f"residency.{op}", {"txn": handle}))
+
+    def retry(self, draw: Draw) -> None:
+        """The same transaction once more: same keys and owner, of a store other rows."""
+        if not self.handles:
+            raise Illegal("nothing to try again")
+        before = draw.pick(self.handles[-3:]).request
+        where = {"tenant": before["tenant"]} if "tenant" in before else {}
+        handle = self.reserve(before["mode"], before["keys"], before["owner"], where, draw)
+        if draw.chance(50):
+            self.through(handle)
+
+    def tick(self, draw: Draw) -> None:
+        """Time passes: short of a limit, up to it, or past it."""
+        self.make(Step("control.advance_clock", {"by_ms": draw.pick((TTL_MS, 1, TTL_MS - 1, TTL_MS + 1, 2 * TTL_MS))}))
+
+    def damage(self, draw: Draw) -> None:
+        """Something happens to rows below the engine."""
+        fault = draw.pick(("corrupt", "truncate", "drop", "evict"))
+        self.make(Step("control.inject", {"key": draw.pick(KEYS), **self.somewhere(draw), "fault": fault}))
+
+    def fill(self, draw: Draw) -> None:
+        """More keys than there are slots, so that something is evicted or refused."""
+        puts = "residency.put" in self.ops and draw.chance(50)
+        for index in range((self.slots or 2) + draw.integer(0, 1)):
+            key = f"x{index}"
+            if puts:
+                self.make(Step("residency.put", {"key": key, "data": self.fresh(draw, {}, key)}))
+            else:
+                self.through(self.reserve("store", [key], "r1", {}, draw))
+
+    # --- what they share ------------------------------------------------------------------------------------------
+
+    def somewhere(self, draw: Draw) -> Request:
+        """Mostly no tenant."""
+        return {"tenant": draw.pick(TENANTS)} if self.claims("tenants") and draw.chance(20) else {}
+
+    def some(self, draw: Draw) -> list[str]:
+        """One key, or two."""
+        first = draw.integer(0, len(KEYS) - 1)
+        return [KEYS[first]] if draw.chance(70) else [KEYS[first], KEYS[(first + 1) % len(KEYS)]]
+
+    def fresh(self, draw: Draw, where: Request, key: str) -> NDArray[np.uint8]:
+        """Rows that nobody brought before; of a key that has some, seldom the same again."""
+        whose = (where.get("tenant", ""), key)
+        known = self.stored.get(whose)
+        if known is not None and (self.claims("content_addressed") or draw.chance(15)):
+            return known
+        self.serial += 1
+        data = rows_of(self.serial, self.slot_bytes)
+        self.stored[whose] = self.rows[digest(data)] = data
+        return data
+
+    def reserve(self, mode: str, keys: Sequence[str], owner: str, where: Request, draw: Draw) -> Handle | None:
+        """Begin a transaction; its handle, if there is one."""
+        name = f"t{len(self.handles) + 1}"
+        request: Request = {"mode": mode, "keys": list(keys), **where, "owner": owner}
+        data = [self.fresh(draw, where, key) for key in keys] if mode == "store" else []
+        bind = {name: "/txn"}
+        for index in range(len(keys)) if self.claims("receipts") else ():
+            bind |= {f"{name}_{part}_{index}": f"/grants/{index}/{part}" for part in ("slot", "generation")}
+        reply = self.make(Step("residency.reserve", {**request, **({"data": data} if data else {})}, bind))
+        if not isinstance(reply, Returned) or reply.value["txn"] is None:
+            return None
+        self.handles.append(Handle(name, reply.value["txn"], request, list(reply.value["grants"]), data))
+        return self.handles[-1]
+
+    def through(self, handle: Handle | None) -> None:
+        """Copy and complete."""
+        if handle is not None:
+            self.make(Step("residency.copy", {"txn": self.bound(handle)}))
+            self.make(Step("residency.complete", {"txn": self.bound(handle)}))
+
+    def is_open(self, handle: Handle) -> bool:
+        """Whether its completion has not come."""
+        transaction = self.account.transactions.get(handle.name)
+        return transaction is not None and transaction.state is not State.REFUSED
+
+    def open_handle(self, draw: Draw) -> Handle:
+        """Of a transaction whose completion has not come."""
+        open_ones = [handle for handle in self.handles if self.is_open(handle)]
+        if not open_ones:
+            raise Illegal("no transaction is open")
+        return draw.pick(open_ones[::-1])
+
+    def bound(self, handle: Handle) -> Json:
+        """A handle as a step has it."""
+        return {"$bind": handle.bound}
+
+
+@functools.lru_cache(maxsize=4096)
+def rows_of(serial: int, size: int) -> NDArray[np.uint8]:
+    """Rows of which any two differ in every byte."""
+    rows = ((np.arange(size) * 31 + serial * 7) % 251).astype(np.uint8)
+    rows.flags.writeable = False
+    return rows
+
+
+@functools.cache
+def defaults() -> dict[str, Json]:
+    """Capability of residency to what an engine that declares nothing has."""
+    known = capabilities(root())
+    return {name: one.default for name, one in known.items() if one.contract == "residency"}
+
+
+def any_of(alternatives: Sequence[Json]) -> Mapping[str, Json]:
+    """An expectation of a few alternatives; of none or of many it says nothing."""
+    if not 0 < len(alternatives) <= MOST_ALTERNATIVES:
+        return MAY_REJECT
+    kind = {"equals": alternatives[0]} if len(alternatives) == 1 else {"any_of": list(alternatives)}
+    return {**kind, "may_reject": True}
+
+
+class ResidencyContract:
+    """The contract, for the fuzzer."""
+
+    name = "residency"
+    account = "kvassay.monitors.residency"
+    atomic: frozenset[str] = frozenset()
+
+    def unfit(self, description: EngineDescription) -> str | None:
+        """It needs a store that can be written and read."""
+        ops = description.ops
+        moves = {"residency.reserve", "residency.copy", "residency.complete"} <= ops
+        if "residency.open" not in ops or not (moves or {"residency.put", "residency.get"} <= ops):
+            return "it has neither residency.open, put and get nor residency.open, reserve, copy and complete"
+        return None
+
+    def profile(self, ops: frozenset[str], description: EngineDescription) -> str:
+        """The profile that has the ops."""
+        return "transaction" if "residency.reserve" in ops else "store"
+
+    def scene(self, description: EngineDescription, make: Make) -> ResidencyScene:
+        """A scene of nothing."""
+        return ResidencyScene(description, make)
+
+    def reason(self, outcome: Outcome) -> str:
+        """The rule that is broken."""
+        assert outcome.finding is not None
+        return outcome.finding.message.partition(":")[0]
+
+    def written(self, step: Step) -> Mapping[str, Json]:
+        """As it is, with rows as JSON."""
+        request: Mapping[str, Json] = write(step.request)
+        return request
+
+
+CONTRACT = ResidencyContract()
