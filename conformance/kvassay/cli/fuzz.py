@@ -18,9 +18,8 @@ from ..adapters.names import connect
 from ..adapters.smoke import smoke
 from ..core.engine import Engine
 from ..corpus import Corpus, load
-from ..fuzz.contract import CONTRACTS
 from ..fuzz.case import document
-from ..fuzz.contract import find
+from ..fuzz.contract import CONTRACTS, find
 from ..fuzz.detection import Row, detect, to_json
 from ..fuzz.run import Bug, Fuzzer, Options, Summary, installed
 from .console import dump, out, say, write

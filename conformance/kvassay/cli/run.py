@@ -45,7 +45,11 @@ RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": ju
 @click.option("--in-process", is_flag=True, help="Call a Python adapter in this process: fast, open to debuggers.")
 @selectors
 @click.option(
-    "--case-file", type=FILE, multiple=True, metavar="FILE", help="Judge by the cases of this file in place of the corpus."
+    "--case-file",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Judge by the cases of this file in place of the corpus.",
 )
 @click.option("--strict", is_flag=True, help="Failed SHOULD cases fail the run.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")

@@ -47,4 +47,3 @@ def _case(corpus: Corpus, row: Any, file: str, at: str) -> Case:
     for found in (*references(corpus, [case]), *bindings(case)):
         raise CorpusError(found, file=file, pointer=at)
     return case
-

@@ -263,7 +263,8 @@ class LifecycleScene:
 
     def truth(self, draw: Draw, session: Session, name: str) -> Request:
         """A request that is right where the op is."""
-        return {"session": session.name, **MEMBERS.get(name, lambda *_: {})(draw, session)}
+        members = MEMBERS.get(name)
+        return {"session": session.name, **(members(draw, session) if members else {})}
 
 
 def claimed(description: EngineDescription) -> frozenset[str]:

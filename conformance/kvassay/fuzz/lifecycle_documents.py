@@ -1,4 +1,4 @@
-"""Pause documents with one changed field, and seldom two: the interrupted request and the completed turn of the base."""
+"""Pause documents with one changed field, seldom two: of the interrupted request and the completed turn of the base."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ def bases() -> tuple[Document, ...]:
     """Documents that must be accepted: an interruption that was swapped, and a completed turn."""
     swap: Document = read_json(root() / "fixtures" / "lifecycle" / "base.json")
     turn = copy.deepcopy(swap)
-    states = ["RUNNING", "QUIESCING", "SAVING", "PAUSED_HOST", "RESTORING", "RESUME_READY", "PREFILL_NEW_TURN", "RUNNING"]
+    states = [
+        "RUNNING",
+        "QUIESCING",
+        "SAVING",
+        "PAUSED_HOST",
+        "RESTORING",
+        "RESUME_READY",
+        "PREFILL_NEW_TURN",
+        "RUNNING",
+    ]
     turn["pause"] |= {"action": "turn", "call_id": None, "states": states}
     turn["result"] = turn["receipt"] = None
     turn["telemetry"] |= {"attempted_action": "turn", "decisions": ["turn"], "published_action": "turn"}

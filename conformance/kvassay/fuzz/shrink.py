@@ -268,5 +268,3 @@ def _smaller_number(value: float) -> Iterator[float]:
         if number not in seen and 0 <= number <= value:
             seen.add(number)
             yield number
-
-

@@ -1,7 +1,7 @@
 """The caller's side of residency: which calls an engine need not withstand.
 
-One account for whoever makes calls: the fuzzer proposes nothing else, shrinking keeps to it, and a script that breaks it
-is not applicable to an engine. What is allowed follows from what has happened and from what the engine claims.
+One account for whoever makes calls: the fuzzer proposes nothing else, shrinking keeps to it, and a script that breaks
+it is not applicable to an engine. What is allowed follows from what has happened and from what the engine claims.
 """
 
 from __future__ import annotations
