@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
+from .reference_kvevents import KvEventsReference
 from .reference_lifecycle import LifecycleReference
 from .reference_offload import OffloadReference
 from .reference_residency import ResidencyReference
@@ -21,7 +22,14 @@ ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "re
 VERSION = "0.1.0"
 
 
-class Reference(AttentionReference, IdentityReference, OffloadReference, LifecycleReference, ResidencyReference):
+class Reference(
+    AttentionReference,
+    IdentityReference,
+    OffloadReference,
+    LifecycleReference,
+    ResidencyReference,
+    KvEventsReference,
+):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy")
