@@ -124,8 +124,68 @@ class NoMediumIsAnother(Fault):
     """An event without a medium is about another place than the device."""
 
     requirement = "EVT-001"
-    killed_by = case("index/no-medium-is-the-device", "removal/only-below")
+    killed_by = case("index/no-medium-is-the-device")
     index_class = NamelessApart
+
+
+@dataclass
+class EmptyPlaces(Index):
+    """The device is always listed."""
+
+    def media(self) -> dict[str, set[Block]]:
+        return {DEVICE: set(), **super().media()}
+
+
+class EmptyPlacesListed(Fault):
+    """A publisher without blocks is listed, so that a router takes it for a candidate."""
+
+    requirement = "EVT-001"
+    killed_by = case("index/nothing", "clearing/everything")
+    index_class = EmptyPlaces
+
+
+@dataclass
+class Tombstones(Index):
+    """A block that was removed stays removed."""
+
+    def __post_init__(self) -> None:
+        self.buried: set[Block] = set()
+
+    def add(self, block: Block, place: Place) -> None:
+        if block not in self.buried:
+            super().add(block, place)
+
+    def removed(self, event: Event) -> None:
+        super().removed(event)
+        self.buried.update(block for block in event["block_hashes"] if not self.resident(block))
+
+
+class RemovedForEver(Fault):
+    """A removal leaves a mark that a later storing does not take away."""
+
+    requirement = "EVT-001"
+    killed_by = case("index/back-again", "contents/after-it-is-gone")
+    index_class = Tombstones
+
+
+@dataclass
+class FirstOfMany(Index):
+    """One block of each event is kept."""
+
+    def stored(self, event: Event) -> None:
+        size = event["block_size"]
+        if event["block_hashes"] and self.even(event):
+            event = {**event, "block_hashes": event["block_hashes"][:1], "token_ids": event["token_ids"][:size]}
+            event = {**event, "extra_keys": None, "lookahead_token_ids": None}
+        super().stored(event)
+
+
+class FirstBlockAlone(Fault):
+    """Events of several blocks came later, and only the first of them is read."""
+
+    requirement = "EVT-001"
+    killed_by = case("index/offloaded", "parents/chain-in-one-event")
+    index_class = FirstOfMany
 
 
 @dataclass
@@ -259,6 +319,21 @@ class BeginningMissing(Fault):
     index_class = AnyBeginning
 
 
+class Numbered(Streams):
+    """Batches without a number are dropped."""
+
+    def read(self, batches: Iterable[Mapping[str, Any]]) -> None:
+        super().read(batch for batch in batches if batch["seq"] is not None)
+
+
+class NumberlessDropped(Fault):
+    """A batch without a number is taken for a broken one and skipped."""
+
+    requirement = "EVT-004"
+    killed_by = case("numbers/none", "numbers/some")
+    streams_class = Numbered
+
+
 @dataclass
 class SmallGaps(Index):
     """A single lost batch passes."""
@@ -358,6 +433,24 @@ class ParentsUnchecked(Fault):
     requirement = "EVT-006"
     killed_by = case("parents/unknown", "parents/removed", "parents/later", "parents/itself")
     index_class = Orphans
+
+
+@dataclass
+class EmptyFollows(Index):
+    """An event without blocks is held to its parent."""
+
+    def stored(self, event: Event) -> None:
+        if not self.parent_is_there(event) and self.even(event):
+            raise Refusal("PARENT_NOT_RESIDENT", str(event["parent_block_hash"]))
+        super().stored(event)
+
+
+class EmptyEventsFollow(Fault):
+    """The parent is looked up before anybody looks for blocks."""
+
+    requirement = "EVT-006"
+    killed_by = case("parents/no-blocks")
+    index_class = EmptyFollows
 
 
 @dataclass
@@ -479,12 +572,13 @@ class Blind(Index):
     member: ClassVar[str]
 
     def content(self, event: Event, index: int, parent: Block | None) -> Content:
-        return replace(super().content(event, index, parent), **{self.member: UNTOLD})
+        members: dict[str, Any] = {self.member: UNTOLD}
+        return replace(super().content(event, index, parent), **members)
 
 
 def blind(name: str, member: str, meaning: str, *cases: str) -> type[Fault]:
     """A fault whose index does not look at one member."""
-    index = dataclass(type(f"{name}Index", (Blind,), {"member": member, "__doc__": meaning}))
+    index: type[Index] = dataclass(type(f"{name}Index", (Blind,), {"member": member, "__doc__": meaning}))
     body = {
         "__doc__": meaning,
         "__module__": __name__,
@@ -596,7 +690,7 @@ class UntoldIsNone(Index):
 
     def content(self, event: Event, index: int, parent: Block | None) -> Content:
         content = super().content(event, index, parent)
-        members = {name: None for name in ("salt", "keys", "ahead") if getattr(content, name) is UNTOLD}
+        members: dict[str, Any] = {name: None for name in ("salt", "keys", "ahead") if getattr(content, name) is UNTOLD}
         return replace(content, **members)
 
 
@@ -916,7 +1010,7 @@ class AnyLateRemoval(Fault):
     """After a clearing every removal below the device passes."""
 
     requirement = "EVT-012"
-    killed_by = case("clearing/behind-and-again", "clearing/forgotten-by-the-next")
+    killed_by = case("clearing/behind-and-again", "clearing/behind-what-was-not-there")
     index_class = AlwaysLate
 
 
@@ -969,7 +1063,7 @@ class OldCopyBeforeNew(Fault):
     """A removal behind a clearing is always the old copy's, so that the new one stays in the index for ever."""
 
     requirement = "EVT-001"
-    killed_by = case("clearing/new-before-late")
+    killed_by = case("clearing/new-copy-goes-first")
     index_class = LateFirst
 
 
