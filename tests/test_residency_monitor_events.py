@@ -1,4 +1,4 @@
-"""What an engine tells on its own is part of the account: copies that it forced, completions that it did not wait for."""
+"""What an engine tells on its own is part of the account: copies that it forced, completions that nobody waited for."""
 
 from __future__ import annotations
 

@@ -129,6 +129,8 @@ class Transaction:
     state: State = State.LIVE
     copied: int = 0
     """Bytes of each granted key."""
+    stopped: bool = False
+    """The engine told that its copy is over."""
     moving: list[Grant] = field(init=False)
     """Grants whose bytes this transaction moves."""
 
@@ -291,6 +293,8 @@ class ResidencyMonitor:
             grants.append(grant)
             if mode == "store":
                 self.entry(key).remember(*sees)
+                if grant.outcome in ("granted", "refused") and self.claims("reads_source"):
+                    self.entry(key).serves, self.entry(key).replicas = sees, DEVICE
             elif grant.outcome in ("granted", "resident"):
                 self._seen_in(key, given.get("tier"))
             outcome = self._granted(mode, grant, index)
@@ -312,17 +316,18 @@ class ResidencyMonitor:
         transaction = self.transactions.get(request["txn"])
         if transaction is None:
             return PASS
-        asked, left, keys = request.get("bytes"), self.slot_bytes - transaction.copied, len(transaction.moving)
-        each = left if asked is None else min(asked, left)
+        waiting = sum(grant.outcome == "joined" for grant in transaction.grants)
+        asked, left = request.get("bytes"), self.slot_bytes - transaction.copied
+        each, keys = left if asked is None else min(asked, left), len(transaction.moving) + waiting
         if result["bytes"] > each * keys:
             return broken(
                 Rule.WITNESS_FALSE, "/bytes", f"{result['bytes']} bytes moved where {each} a key were asked for"
             )
-        transaction.copied += result["bytes"] // (keys or 1)
+        transaction.copied += result["bytes"] // (len(transaction.moving) or keys or 1)
         if transaction.mode != "load":
             return PASS
         for index, (grant, rows) in enumerate(zip(transaction.grants, result.get("data", ()), strict=False)):
-            if rows is not None and (transaction.copied >= self.slot_bytes or grant.outcome == "joined"):
+            if rows is not None and (transaction.copied >= self.slot_bytes or (waiting and not transaction.copied)):
                 grant.spoiled = self._served(grant.key, grant.sees, rows, f"/data/{index}")
                 if grant.spoiled is not PASS and not self.known(grant.key).damaged:
                     return grant.spoiled
@@ -395,7 +400,7 @@ class ResidencyMonitor:
         if transaction is None:
             return False
         if event == "copied":
-            transaction.copied = self.slot_bytes
+            transaction.copied, transaction.stopped = self.slot_bytes, True
             if transaction.state is State.QUARANTINED:
                 self._end(transaction)
         elif event == "completed":
@@ -486,7 +491,7 @@ class ResidencyMonitor:
 
     def _kill(self, transaction: Transaction) -> None:
         """It publishes nothing; if its copy may still run, its slots are kept."""
-        if transaction.state in (State.EXPIRED, State.REFUSED):
+        if transaction.stopped or transaction.state in (State.EXPIRED, State.REFUSED):
             self._end(transaction)
         transaction.state = State.QUARANTINED
         self.ageing.pop(transaction.name, None)
