@@ -1,8 +1,8 @@
 """LMCache's L1 manager as an engine of residency: staging objects, resident objects, and locks that expire.
 
-The adapter plays the worker: ``copy`` writes into the memory object that ``reserve_write`` returned, or reads the one of
-``reserve_read``, as late as a worker may. Every completion is forwarded under the writer's tag, whatever became of the
-reservation.
+The adapter plays the worker: ``copy`` writes into the memory object that ``reserve_write`` returned, or reads the one
+of ``reserve_read``, as late as a worker may. Every completion is forwarded under the writer's tag, whatever became of
+the reservation.
 
 - :class:`Adapter`: all writers share one tag, as LMCache's storage manager has it.
 - :class:`Tagged`: every owner is a tag of its own.
@@ -34,6 +34,7 @@ ADAPTERS = {"lmcache-l1": "Adapter", "lmcache-l1-tagged": "Tagged"}
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
+HOMEPAGE = "https://github.com/LMCache/LMCache"
 TTL_S = 1
 """Of write and read locks; LMCache counts in whole seconds and has 600 and 300 by default."""
 ALIGN_BYTES = 4096
@@ -69,7 +70,7 @@ class Adapter(EngineAdapter):
     engine = EngineInfo(
         name="LMCache L1 manager",
         version=version("lmcache"),
-        homepage="https://github.com/LMCache/LMCache",
+        homepage=HOMEPAGE,
         notes=f"L1Manager over host memory, in component mode; write and read locks of {TTL_S} s on the wall clock. "
         "No eviction controller runs, so that a full manager refuses.",
     )
@@ -90,10 +91,8 @@ class Adapter(EngineAdapter):
         self.close()
         self.slot_bytes = request["slot_bytes"]
         self.clock = WallClock(TTL_S, request)
-        room = request["slots"] * -(-self.slot_bytes // ALIGN_BYTES) * ALIGN_BYTES
-        memory = L1MemoryManagerConfig(room, use_lazy=False, align_bytes=ALIGN_BYTES, shm_name="")
-        self.manager = L1Manager(L1ManagerConfig(memory, write_ttl_seconds=TTL_S, read_ttl_seconds=TTL_S))
-        self.layout = MemoryLayoutDesc([torch.Size([self.slot_bytes])], [torch.uint8])
+        self.manager = L1Manager(l1_config(request["slots"], self.slot_bytes, TTL_S, TTL_S))
+        self.layout = layout(self.slot_bytes)
         self.transactions: dict[str, Transaction] = {}
         self.numbers = itertools.count()
         return {"slots": request["slots"], "slot_bytes": self.slot_bytes, "engine_calls": 1}
@@ -229,6 +228,18 @@ class Tagged(Adapter):
     def tag(self, owner: str) -> str:
         """The owner."""
         return owner
+
+
+def l1_config(slots: int, slot_bytes: int, write_ttl_s: int, read_ttl_s: int) -> L1ManagerConfig:
+    """Host memory for so many slots."""
+    room = slots * -(-slot_bytes // ALIGN_BYTES) * ALIGN_BYTES
+    memory = L1MemoryManagerConfig(room, use_lazy=False, align_bytes=ALIGN_BYTES, shm_name="")
+    return L1ManagerConfig(memory, write_ttl_seconds=write_ttl_s, read_ttl_seconds=read_ttl_s)
+
+
+def layout(slot_bytes: int) -> MemoryLayoutDesc:
+    """Memory objects of plain bytes."""
+    return MemoryLayoutDesc([torch.Size([slot_bytes])], [torch.uint8])
 
 
 def object_key(request: Request, name: str) -> ObjectKey:
