@@ -78,8 +78,16 @@ def judge(case: Case, engine: Engine, rules: Rules) -> Result:
         return Result(case, barred[0], Finding(None, "", barred[1]))
     trial = _Trial(case, engine, rules)
     outcome = trial.run()
-    seconds = time.perf_counter() - started
-    return Result(case, outcome.verdict, outcome.finding, tuple(trial.exchanges), seconds, outcome.ratio, ran=True)
+    return Result(
+        case,
+        outcome.verdict,
+        outcome.finding,
+        tuple(trial.exchanges),
+        time.perf_counter() - started,
+        outcome.ratio,
+        ran=True,
+        unsupported=outcome.verdict is Verdict.NOT_APPLICABLE and not trial.barred,
+    )
 
 
 class _Trial:
@@ -95,6 +103,8 @@ class _Trial:
         """Dtypes of what is bound: its rounding may show in later replies."""
         self.ratio: float | None = None
         self.monitor = rules.watch(case.contract, engine.description)
+        self.barred = False
+        """Whether the case came to a call that this engine need not withstand."""
 
     def run(self) -> Outcome:
         broken = self.engine.open()
@@ -138,6 +148,10 @@ class _Trial:
                 request = substitute(request, self.bound, self.engine.description.states)
             except NotComparable as problem:
                 return _at(index, fail(str(problem)))
+        why = self.monitor.bars(step.op, request) if self.monitor is not None else None
+        if why is not None:
+            self.barred = True
+            return Outcome(Verdict.NOT_APPLICABLE, Finding(index, "", f"the engine need not withstand this: {why}"))
         before = time.perf_counter()
         reply = self.engine.call(step.op, request, step.deadline_s * self.rules.deadline_scale)
         self.exchanges.append(Exchange(step.op, request, reply, time.perf_counter() - before))

@@ -202,8 +202,5 @@ class Result:
 
     ran: bool = False
     """Whether the case was opened on the engine, or was barred before."""
-
-    @property
-    def unsupported(self) -> bool:
-        """Whether the engine itself called the case unsupported, although it claims the profile."""
-        return self.ran and self.verdict is Verdict.NOT_APPLICABLE
+    unsupported: bool = False
+    """Whether the engine itself called the case unsupported, although it claims the profile."""

@@ -20,9 +20,16 @@ class Monitor(Protocol):
         """Take note of one call; ``fail`` if it contradicts the rules, ``inconclusive`` if it shows nothing."""
 
 
-Watch = Callable[[str, EngineDescription], Monitor | None]
-"""Contract and engine to a fresh monitor; ``None`` for a contract whose cases say everything."""
+class Guard(Monitor, Protocol):
+    """A monitor that knows the caller's side of the rules as well."""
+
+    def bars(self, op: str, request: Mapping[str, Json]) -> str | None:
+        """Why an engine that claims what this one does need not withstand the call now; ``None`` when it must."""
+
+
+Watch = Callable[[str, EngineDescription], Guard | None]
+"""Contract and engine to a fresh guard; ``None`` for a contract whose cases say everything."""
 
 
 def unwatched(contract: str, description: EngineDescription) -> None:
-    """No contract has a monitor."""
+    """No contract has a guard."""

@@ -1,8 +1,9 @@
 """LMCache's storage manager over its L1 memory and a file tier, with its controllers running.
 
-Rows are stored into L1 and copied to files by LMCache's own store controller; a read is LMCache's prefetch, which brings
-rows back from files into L1 under a read lock. ``control.inject`` damages the file and drops the L1 object, so that the
-next read needs the file; a dropped read is LMCache's own fault-injecting tier at work.
+Rows are stored into L1 and copied to files by LMCache's own store controller; a read is LMCache's prefetch, which
+brings rows back from files into L1 under a read lock. Before each store the adapter waits until the controllers have
+made room, as time between requests would. ``control.inject`` damages the file and drops the L1 object, so that the next
+read needs the file; a dropped read is LMCache's own fault-injecting tier at work.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Adapter(EngineAdapter):
         self.manager = StorageManager(
             StorageManagerConfig(
                 l1_config(request["slots"], self.slot_bytes, 600, 300),
-                EvictionConfig("LRU"),
+                EvictionConfig("LRU", trigger_watermark=0.5, eviction_ratio=0.5),
                 L2AdaptersConfig([tier]),
             )
         )
@@ -97,6 +98,7 @@ class Adapter(EngineAdapter):
     def residency_put(self, request: Request) -> Result:
         """Reserve, write, finish; then the file is waited for, so that a fault can be injected into it."""
         key = object_key(request, request["key"])
+        self.settled(1)
         memory = self.manager.reserve_write([key], self.layout).get(key)
         if memory is None:
             return {"outcome": "resident" if self.fetched([key]) else "refused", "engine_calls": 2}
@@ -146,6 +148,7 @@ class Adapter(EngineAdapter):
         mode = request["mode"]
         keys = [object_key(request, name) for name in request["keys"]]
         if mode == "store":
+            self.settled(len(keys))
             memory = self.manager.reserve_write(keys, self.layout)
             grants = [{"outcome": "granted" if key in memory else self.denied(key)} for key in keys]
         else:
@@ -205,6 +208,15 @@ class Adapter(EngineAdapter):
 
     # --- the adapter's own ----------------------------------------------------------------------------------------
 
+    def settled(self, slots: int) -> None:
+        """Wait for LMCache's eviction, if there is no room now."""
+
+        def room() -> bool:
+            used, total = self.manager.get_l1_usage()
+            return bool(total - used >= slots * self.slot_bytes)
+
+        until(room, 0.5)
+
     def fetched(self, keys: list[ObjectKey], keep: bool = False) -> bool:
         """Whether a prefetch finds all keys; their read locks are kept or given back."""
         task = self.manager.submit_prefetch_task(PrefetchTaskSpec([GroupedObjectKeys(keys, 0, self.layout)]))
@@ -228,9 +240,9 @@ class Adapter(EngineAdapter):
         return [file for file in found if key.cache_salt in file.name or not key.cache_salt]
 
 
-def until(holds: Callable[[], bool]) -> bool:
+def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
     """Wait for LMCache's threads."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > end:
             return False

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core.model import EngineDescription
-from ..core.monitor import Monitor
-from .residency import ResidencyMonitor
+from ..core.monitor import Guard
+from .caller import Residency
 
-MONITORS: dict[str, Callable[[EngineDescription], Monitor]] = {"residency": ResidencyMonitor}
+MONITORS: dict[str, Callable[[EngineDescription], Guard]] = {"residency": Residency}
 """Contract to its monitor. A contract without one is judged by what its cases expect."""
 
 
-def watch(contract: str, description: EngineDescription) -> Monitor | None:
+def watch(contract: str, description: EngineDescription) -> Guard | None:
     """A fresh monitor for one opening of an engine."""
     make = MONITORS.get(contract)
     return None if make is None else make(description)

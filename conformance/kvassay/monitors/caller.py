@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..core.model import EngineDescription
 from .residency import ResidencyMonitor, State, Transaction, digest
 
 Request = Mapping[str, Any]
@@ -27,6 +28,18 @@ def illegal(
     transactions that are over, and completes copies that are short, whatever the engine claims.
     """
     return _Caller(monitor, capabilities, probe).objection(op, request)
+
+
+class Residency(ResidencyMonitor):
+    """The rules of residency with the caller's side of them."""
+
+    def __init__(self, description: EngineDescription) -> None:
+        super().__init__(description)
+        self.declared = description.capabilities
+
+    def bars(self, op: str, request: Request) -> str | None:
+        """What an engine with these capabilities need not withstand; a control is not a call of it."""
+        return illegal(op, request, self, self.declared) if op in RULES else None
 
 
 class _Caller:
@@ -76,6 +89,12 @@ class _Caller:
     def remove(self, request: Request) -> Iterable[str]:
         if "tier" in request and not self.claims("authority"):
             yield "the engine keeps no account of tiers"
+        if request.get("force") and not self.fences() and any(self.leased(request, key) for key in request["keys"]):
+            yield "the caller's own load is under way"
+
+    def leased(self, request: Request, key: str) -> bool:
+        """Whether a load of the key is under way."""
+        return bool(self.monitor.live((request.get("tenant", ""), key), "load"))
 
     def reserve(self, request: Request) -> Iterable[str]:
         data = request.get("data")

@@ -528,7 +528,7 @@ class ResidencyMonitor:
             return PASS
         if mode == "store" and key in self.by_key:
             others = (other for _, other in self.live(key, "store") if not other.superseded)
-            if any(other.outcome == "granted" for other in others):
+            if not self.claims("content_addressed") and any(other.outcome == "granted" for other in others):
                 at = f"/grants/{index}/outcome"
                 return broken(Rule.WRITTEN_TWICE, at, f"two live stores may publish {name}")
         for other, held in self.holders.get(grant.slot, ()) if grant.slot is not None else ():
