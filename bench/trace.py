@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kvassay.traces.check import FORMAT
+from kvassay.traces import FORMAT
 
 from .timing import Line
 
@@ -32,7 +32,7 @@ gc.set_threshold(100_000)
 checker = Checker()
 with path.open("rb") as stream:
     started, cpu = time.perf_counter(), time.process_time()
-    found = list(checker.lines(lines(stream)))
+    found = list(checker.offences(lines(stream)))
     cpu = time.process_time() - cpu
 assert not found, found
 print(checker.counts.events / cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

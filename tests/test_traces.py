@@ -22,7 +22,7 @@ from kvassay.corpus.data import fixture_module, root
 from kvassay.engines.reference import Reference
 from kvassay.monitors.identity import IdentityMonitor
 from kvassay.traces import form
-from kvassay.traces.check import Checker, Offence, live
+from kvassay.traces.check import Checker, Offence
 from kvassay.traces.errors import TraceError
 from kvassay.traces.lines import MAX_LINE_BYTES, lines
 from kvassay.traces.past import Past
@@ -62,7 +62,7 @@ def text(*values: Any) -> bytes:
 
 def check(*values: Any, **options: Any) -> tuple[Checker, list[Offence]]:
     checker = Checker(**options)
-    return checker, list(checker.lines(lines(io.BytesIO(text(*values)))))
+    return checker, list(checker.offences(lines(io.BytesIO(text(*values)))))
 
 
 def whole(*events: Any) -> tuple[Any, ...]:
@@ -194,7 +194,7 @@ def test_wherever_a_trace_is_cut_it_is_a_failure() -> None:
     good = (TRACES / "good.jsonl").read_bytes()
     for at in range(0, len(good) - 1, 97):
         checker = Checker()
-        found = list(checker.lines(lines(io.BytesIO(good[:at]))))
+        found = list(checker.offences(lines(io.BytesIO(good[:at]))))
         assert [offence.rule for offence in found] in (["TRUNCATED"], ["EMPTY"]), at
     assert check(good)[1] == []
     assert check(good.rstrip(b"\n"))[1] == []
@@ -333,8 +333,8 @@ def test_memory_follows_what_is_live_and_not_the_length() -> None:
         checker.past = Past(1 << 18)
         tracemalloc.start()
         try:
-            assert list(checker.lines(numbered())) == []
-            assert live(checker)["keys"] <= 512
+            assert list(checker.offences(numbered())) == []
+            assert checker.held["keys"] <= 512
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

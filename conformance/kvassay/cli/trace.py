@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,8 +17,10 @@ from rich.text import Text
 
 from ..corpus import CorpusError
 from ..reports.shorten import shorten, text
-from ..traces.check import Checker, Offence, live
+from ..traces import translate_lmcache, translate_vllm
+from ..traces.check import Checker, Offence
 from ..traces.errors import TraceError
+from ..traces.kv_events import KvChecker, batches
 from ..traces.lines import lines
 from .console import dump, out, say, write
 
@@ -29,6 +31,25 @@ LOOK = 1 << 14
 """Lines between two looks at the clock."""
 
 
+@dataclass(frozen=True)
+class Reader:
+    """How a format is read."""
+
+    read: Callable[[BinaryIO], Iterator[Any]]
+    batches: bool = False
+    """Whether it gives batches of KV Events, or lines of a trace."""
+
+
+READERS = {
+    "events": Reader(lines),
+    "kv-events": Reader(batches, batches=True),
+    "vllm-offload": Reader(translate_vllm.trace),
+    "vllm-offload-events": Reader(translate_vllm.kv_batches, batches=True),
+    "lmcache-l1": Reader(translate_lmcache.trace),
+}
+"""Formats by name."""
+
+
 @click.group("trace", short_help="Check the event log of a service.")
 def command() -> None:
     """Event logs: what a service or a recorded run did, held to the rules that engines are held to."""
@@ -36,13 +57,30 @@ def command() -> None:
 
 @command.command("check")
 @click.argument("file", metavar="FILE|-", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(sorted(READERS)),
+    default="events",
+    show_default=True,
+    help="The suite's own events, batches of KV Events, or the log of an engine's recorder.",
+)
 @click.option("--process", metavar="NAME", help="Judge the lines of this process alone.")
+@click.option("--from-the-middle", is_flag=True, help="KV Events: take what was stored before on trust.")
 @click.option("--keep-going", is_flag=True, help="Report every offence, not the first alone.")
 @click.option(
     "--max-findings", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Stop after so many."
 )
 @click.option("--json-report", type=FILE, metavar="FILE", help="Write the outcome as JSON.")
-def check(file: Path, process: str | None, keep_going: bool, max_findings: int, json_report: Path | None) -> int:
+def check(
+    file: Path,
+    form: str,
+    process: str | None,
+    from_the_middle: bool,
+    keep_going: bool,
+    max_findings: int,
+    json_report: Path | None,
+) -> int:
     """Judge a trace line by line, from a file or from a pipe that never ends.
 
     Names the first line that contradicts a rule, the requirement behind the rule, and what led to it. Exits with 1
@@ -52,12 +90,15 @@ def check(file: Path, process: str | None, keep_going: bool, max_findings: int, 
     Examples:
       kvassay trace check run.jsonl
       tail -F -n +1 service.jsonl | kvassay trace check -
+      kvassay trace check --format kv-events batches.msgpack
     """
-    checker, console, found = Checker(only=process), out(), []
+    console, found = out(), list[Offence]()
+    reader = READERS[form]
+    checker = KvChecker(only=process, whole=not from_the_middle) if reader.batches else Checker(only=process)
     started = time.perf_counter()
     try:
         with opened(file) as stream, seldom_collected():
-            for offence in checker.lines(watched(stream, file)):
+            for offence in checker.offences(watched(reader.read(stream), stream, file)):
                 found.append(offence)
                 for row in block(offence):
                     say(console, row)
@@ -123,17 +164,16 @@ def opened(file: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def watched(stream: BinaryIO, file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a stream; what takes long says on stderr how far it is."""
+def watched(rows: Iterator[Any], stream: BinaryIO, file: Path) -> Iterator[Any]:
+    """The lines or batches of a stream; what takes long says on stderr how far it is."""
     size = file.stat().st_size if file.is_file() else 0
-    told, done = time.monotonic(), 0
-    for number, raw in lines(stream):
-        done += len(raw)
+    told = time.monotonic()
+    for number, row in enumerate(rows, 1):
         if not number % LOOK and time.monotonic() - told > PROGRESS_S:
             told = time.monotonic()
-            share = f", {100 * done // size} %" if size else ""
-            print(f"kvassay: {number} lines{share}", file=sys.stderr, flush=True)
-        yield number, raw
+            share = f", {100 * stream.tell() // size} %" if size else ""
+            print(f"kvassay: {number:,} read{share}", file=sys.stderr, flush=True)
+        yield row
 
 
 def block(offence: Offence) -> Iterator[Text]:
@@ -154,7 +194,7 @@ def block(offence: Offence) -> Iterator[Text]:
             yield Text(f"    line {number:<6} {text(brief, 240)}", "dim")
 
 
-def conclude(checker: Checker, found: list[Offence], seconds: float, console: Console) -> None:
+def conclude(checker: Checker | KvChecker, found: list[Offence], seconds: float, console: Console) -> None:
     """What the trace held, on a few lines."""
     counts = checker.counts
     kinds = ", ".join(f"{count} {text(name, 100)}" for name, count in counts.kinds.most_common())
@@ -165,7 +205,7 @@ def conclude(checker: Checker, found: list[Offence], seconds: float, console: Co
         say(console, f"unknown events, not judged: {names}")
     if counts.unjudged:
         say(console, f"{counts.unjudged} events show nothing: no rule over sequences speaks of them")
-    held = ", ".join(f"{count} {name}" for name, count in live(checker).items())
+    held = ", ".join(f"{count} {name}" for name, count in checker.held.items())
     named = sorted(filter(None, counts.processes))
     processes = f", {len(counts.processes)} processes" if named else ""
     verdict = f"{len(found)} offence{'s' * (len(found) != 1)}" if found else "no offence"
@@ -175,7 +215,7 @@ def conclude(checker: Checker, found: list[Offence], seconds: float, console: Co
     say(console, line)
 
 
-def document(checker: Checker, found: list[Offence], seconds: float) -> dict[str, Any]:
+def document(checker: Checker | KvChecker, found: list[Offence], seconds: float) -> dict[str, Any]:
     """The outcome as data."""
     counts = checker.counts
     return {
@@ -186,7 +226,7 @@ def document(checker: Checker, found: list[Offence], seconds: float) -> dict[str
         "unknown": dict(counts.unknown),
         "unjudged": counts.unjudged,
         "processes": sorted(counts.processes),
-        "live": dict(live(checker)),
+        "live": dict(checker.held),
         "seconds": seconds,
         "offences": [
             {

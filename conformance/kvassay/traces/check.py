@@ -18,13 +18,12 @@ from ..core.monitor import Monitor
 from ..monitors import watch
 from ..monitors.identity import IdentityMonitor
 from ..monitors.replay import REPLAYED, replay
-from . import form
+from . import FORMAT, form
 from .errors import CutLine, TraceError
 from .lines import parse
 from .past import Past
 from .why import requirements
 
-FORMAT = "kvassay-trace-v1"
 CONTROL = "control"
 AFTER = "an event after the end of the trace"
 UNKNOWN_NAMES = 100
@@ -127,7 +126,7 @@ class Checker:
         """Events that the end of the whole trace counts, once it has come."""
         self._events = 0
 
-    def lines(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[Offence]:
+    def offences(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[Offence]:
         """Every offence in turn; raises :class:`TraceError` for a line that cannot be read."""
         try:
             line = self.line
@@ -211,6 +210,15 @@ class Checker:
                     else f" of {', '.join(name or 'lines without a process' for name in open_ones)}"
                 )
                 yield Offence("TRUNCATED", f"the end{whose} is missing; the trace was cut", self.counts.lines)
+
+    @property
+    def held(self) -> Counter[str]:
+        """What the monitors hold, summed over processes."""
+        found: Counter[str] = Counter()
+        for account in self.accounts.values():
+            for monitor in account.monitors.values():
+                found.update(getattr(monitor, "held", {}))
+        return found
 
     # --- lines that are no exchange ------------------------------------------------------------------------------
 
@@ -362,12 +370,3 @@ def reply_of(value: Mapping[str, Any]) -> Reply:
     if "unsupported" in value:
         return NotSupported(value["unsupported"])
     return Broken(value["error"]["kind"], value["error"].get("detail", ""))
-
-
-def live(checker: Checker) -> Mapping[str, int]:
-    """What the monitors hold, summed over processes."""
-    held: Counter[str] = Counter()
-    for account in checker.accounts.values():
-        for monitor in account.monitors.values():
-            held.update(getattr(monitor, "held", {}))
-    return held

@@ -1,7 +1,8 @@
 """The form of each event: compiled validators, one an op, made from the op's own schema.
 
-Three things differ from what an adapter sends: tensors are digests, the witness ``engine_calls`` may be missing, and so
-may any member of a result that the monitor derives itself, for a service shows what it keeps.
+It differs from what an adapter sends: tensors are digests; the witness ``engine_calls`` may be missing, and so may any
+member of a result that the monitor derives itself, for a service shows what it keeps; and a store may be as large as
+services have them, not as small as cases do.
 """
 
 from __future__ import annotations
@@ -87,6 +88,13 @@ def _registry() -> Any:
     return jsonschema_rs.Registry([(uri, _traced(uri, schema)) for uri, schema in schemas().items()])
 
 
+def _unbounded(node: Any) -> Any:
+    """A schema without upper limits."""
+    if isinstance(node, dict):
+        return {name: _unbounded(item) for name, item in node.items() if name not in ("maximum", "maxItems")}
+    return [_unbounded(item) for item in node] if isinstance(node, list) else node
+
+
 def _traced(uri: str, schema: Any) -> Any:
     """A schema as traces have it."""
     if uri == "urn:kvassay:tensor":
@@ -94,6 +102,8 @@ def _traced(uri: str, schema: Any) -> Any:
         return {**schema, "$defs": {**schema["$defs"], "tensor": digest, "literal": digest}}
     if uri.split(":")[2].partition("/")[0] in REPLAYED and uri.endswith("/status"):
         return {name: value for name, value in schema.items() if name != "required"}
+    if uri.startswith("urn:kvassay:op:residency."):
+        schema = _unbounded(schema)
     response = schema.get("$defs", {}).get("response", {})
     needed = [name for name in response.get("required", ()) if name != "engine_calls"]
     if uri.startswith("urn:kvassay:op:") and ops()[uri.removeprefix("urn:kvassay:op:")].contract in REPLAYED:

@@ -34,9 +34,17 @@ def lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 def parse(number: int, raw: bytes) -> dict[str, Any]:
     """The object on a line; raises :class:`TraceError`, or :class:`CutLine` for half a line at the end."""
+    value = parse_any(number, raw)
+    if not isinstance(value, dict):
+        raise TraceError(number, "", "not a JSON object")
+    return value
+
+
+def parse_any(number: int, raw: bytes) -> Any:
+    """The value on a line."""
     try:
         text = raw.decode("utf-8")
-        if text[0] != "{":
+        if text[0] in " \t\r":
             text = text.lstrip()
         value, end = SCAN(text, 0)
         if text[end:] != "\n" and text[end:].strip():
@@ -45,8 +53,6 @@ def parse(number: int, raw: bytes) -> dict[str, Any]:
         if not raw.endswith(b"\n"):
             raise CutLine(number) from None
         raise TraceError(number, "", _reason(problem)) from None
-    if not isinstance(value, dict):
-        raise TraceError(number, "", "not a JSON object")
     if raw.count(b"{") > HALF_DEPTH or raw.count(b"[") > HALF_DEPTH:
         _demand_shallow(value, number)
     return value

@@ -17,7 +17,7 @@ from ..core.engine import Broken, Engine, Late, NotSupported, Refused, Reply, Re
 from ..core.model import EngineDescription
 from ..core.tensors import dtype_name, to_bytes, write
 from ..corpus.errors import CorpusError
-from .check import FORMAT
+from . import FORMAT
 
 BY_ROWS = ("identity.put", "identity.get")
 """Ops whose tensors are told row by row, so that a prefix is recognised."""

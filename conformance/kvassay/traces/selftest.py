@@ -71,7 +71,7 @@ def _one(job: tuple[str, str, int]) -> Row:
     cases = load().select(contract=[contract])
     trace = recorded(adapter, [case for case in cases if (case.id in meant if meant else small(case))])
     checker = Checker()
-    found = list(checker.lines(lines(io.BytesIO(trace))))
+    found = list(checker.offences(lines(io.BytesIO(trace))))
     return Row(
         contract=contract,
         name=adapter.__name__,
