@@ -17,6 +17,7 @@ from .contract import Contract, Step
 from .trial import Trial, Wrong
 
 MOST_SLUG = 60
+REJECTED = "rejected for "
 
 
 def document(case: Mapping[str, Json], contract: Contract) -> dict[str, Any]:
@@ -43,6 +44,9 @@ def case(trial: Trial, steps: Sequence[Step], wrong: Wrong, corpus: Corpus) -> d
     finally:
         trial.explain = False
     expected = trial.expected if len(trial.expected) == len(steps) else [{"accepts": True}] * len(steps)
+    told = str(wrong.finding.expected)
+    if told.startswith(REJECTED):
+        expected = [*expected[:-1], {"rejects": told.removeprefix(REJECTED)}]
     used = {name for step in steps for name in bound_names(step.request)}
     written = [_step(contract, step, expect, used) for step, expect in zip(steps, expected, strict=True)]
     written[-1]["note"] = wrong.reason

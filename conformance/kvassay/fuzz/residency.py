@@ -21,6 +21,7 @@ from ..core.tensors import write
 from ..corpus.data import root
 from ..corpus.registries import capabilities
 from ..monitors.caller import illegal
+from ..monitors.keeping import Keeping
 from ..monitors.residency import ResidencyMonitor, State, digest
 from .contract import Draw, Illegal, Make, Rule, Step
 
@@ -29,8 +30,7 @@ KEYS = ("a", "b", "c")
 OWNERS = ("r1", "r2")
 TENANTS = ("t1", "t2")
 TTL_MS = 10
-MOST_ALTERNATIVES = 9
-MAY_REJECT = {"accepts": True, "may_reject": True}
+MOST_ALTERNATIVES = 32
 
 
 @dataclass
@@ -56,6 +56,7 @@ class ResidencyScene:
 
     def __init__(self, description: EngineDescription, make: Make) -> None:
         self.account = ResidencyMonitor(description)
+        self.keeping = Keeping(description, self.account)
         self.make = make
         self.ops = description.ops
         self.capabilities = {**defaults(), **description.capabilities}
@@ -94,33 +95,32 @@ class ResidencyScene:
         return frozenset(found)
 
     def observe(self, op: str, request: Mapping[str, Json], reply: Reply) -> Outcome:
-        """Ask the monitor."""
-        return self.account.observe(op, request, reply)
+        """Ask the monitor, and what the engine must have kept."""
+        return self.keeping.observe(op, request, reply)
 
     def expect(self, op: str, request: Mapping[str, Any]) -> Mapping[str, Json]:
-        """What a read may return; of other calls the monitor says which result is wrong."""
+        """What a read may return, and what is demanded of an outcome; the rest is for the monitor to judge."""
+        demand = self.keeping.demand(op, request)
+        allowed = {at: list(values) for at, (_, values) in demand.members.items()}
         tenant = request.get("tenant", "")
+        rows: list[Request] = []
         if op == "residency.get":
-            return any_of(self._reads((tenant, request["key"])))
-        if op == "residency.lookup":
-            states = [self._states((tenant, key)) for key in request["keys"]]
-            return any_of([[{"at": "/states", "value": list(one)}] for one in itertools.product(*states)])
-        return MAY_REJECT
+            key = (tenant, request["key"])
+            entry = self.account.known(key)
+            allowed.setdefault("/outcome", [*self._states(key), *(["hit"] if entry.serves or entry.doubtful else [])])
+            if len(entry.serves) == 1 and not entry.doubtful:
+                rows = [{"at": "/data", "value": write(self.rows[min(entry.serves)]), "optional": True}]
+        elif op == "residency.lookup":
+            for index, name in enumerate(request["keys"]):
+                key = (tenant, name)
+                ready = ["ready"] if self.account.known(key).serves else []
+                allowed.setdefault(f"/states/{index}", [*self._states(key), *ready])
+        may = {"may_reject": True} if demand.may_refuse else {}
+        return {**any_of(allowed, rows), **may}
 
-    def _reads(self, key: tuple[str, str]) -> list[list[Request]]:
-        entry = self.account.known(key)
-        if entry.doubtful:
-            return []
-        found: list[list[Request]] = [[{"at": "/outcome", "value": state}] for state in self._states(key, hits=False)]
-        for payload in sorted(entry.serves):
-            rows = {"at": "/data", "value": write(self.rows[payload]), "optional": True}
-            found.append([{"at": "/outcome", "value": "hit"}, rows])
-        return found
-
-    def _states(self, key: tuple[str, str], *, hits: bool = True) -> list[str]:
-        busy = key in self.account.by_key or self.claims("async")
-        ready = hits and bool(self.account.known(key).serves)
-        return ["miss", *(["pending"] if busy else []), *(["ready"] if ready else [])]
+    def _states(self, key: tuple[str, str]) -> list[str]:
+        """What a key may be that is not there."""
+        return ["miss", *(["pending"] if key in self.account.by_key or self.claims("async") else [])]
 
     # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -379,12 +379,15 @@ def defaults() -> dict[str, Json]:
     return {name: one.default for name, one in known.items() if one.contract == "residency"}
 
 
-def any_of(alternatives: Sequence[Json]) -> Mapping[str, Json]:
-    """An expectation of a few alternatives; of none or of many it says nothing."""
-    if not 0 < len(alternatives) <= MOST_ALTERNATIVES:
-        return MAY_REJECT
-    kind = {"equals": alternatives[0]} if len(alternatives) == 1 else {"any_of": list(alternatives)}
-    return {**kind, "may_reject": True}
+def any_of(allowed: Mapping[str, Sequence[Json]], hit: Sequence[Json]) -> dict[str, Json]:
+    """An expectation of allowed values by pointer; with a hit go its rows. Of too many it says nothing."""
+    ways = list(
+        itertools.product(*([{"at": at, "value": value} for value in values] for at, values in allowed.items()))
+    )
+    found = [[*way, *(hit if any(row["value"] == "hit" for row in way) else ())] for way in ways]
+    if not allowed or not 0 < len(found) <= MOST_ALTERNATIVES:
+        return {"accepts": True}
+    return {"equals": found[0]} if len(found) == 1 else {"any_of": found}
 
 
 class ResidencyContract:

@@ -128,8 +128,8 @@ class _Caller:
             yield "the copy is not whole"
 
     def short(self, transaction: Transaction) -> bool:
-        """Whether a store has copied less than its rows; a load may be given up at any time."""
-        return transaction.mode == "store" and transaction.copied < self.monitor.slot_bytes
+        """Whether it has copied less than the rows that it is completed for; to give it up is to cancel it."""
+        return transaction.copied < self.monitor.slot_bytes
 
     def cancel(self, request: Request) -> Iterable[str]:
         yield from self.handle(request)

@@ -1,0 +1,386 @@
+"""What an engine must still have, and how it must answer: the other half of residency.
+
+The monitor says what may not be served or published. An engine that loses everything, refuses everything or tells of
+things that did not happen breaks none of that. Where an engine claims enough for it to be known, this account says
+which outcomes a reply may tell: rows that nothing took away are read, a whole copy is published, a slot that nobody
+holds is given.
+
+Nothing is known of what an engine may evict: rows must be there as long as all that was asked of the engine fitted into
+its slots at once, or where it does not evict, or where it has a tier below. Engines whose calls take effect later are
+asked for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ..core.compare import same
+from ..core.engine import Refused, Reply, Returned
+from ..core.expect import PASS, Outcome
+from ..core.model import EngineDescription, Finding, Json, Verdict
+from ..core.pointers import Missing, resolve
+from .residency import Key, ResidencyMonitor, State, Transaction
+
+Request = Mapping[str, Any]
+Members = dict[str, tuple["Fault", tuple[Json, ...]]]
+
+
+class Fault(StrEnum):
+    """What is wrong with an outcome."""
+
+    ROWS_LOST = "ROWS_LOST"
+    """Rows that nothing took away are not there."""
+    NOT_PUBLISHED = "NOT_PUBLISHED"
+    """A whole copy of a live transaction was completed, and is not done."""
+    ROOM_REFUSED = "ROOM_REFUSED"
+    """A slot that nobody holds is not given."""
+    CALL_REFUSED = "CALL_REFUSED"
+    """A call that nothing speaks against was refused."""
+    COUNTED_AGAIN = "COUNTED_AGAIN"
+    """What is over, cancelled or unknown was completed once more."""
+    NOT_MOVED = "NOT_MOVED"
+    """Bytes of a live transaction did not move."""
+    OUTCOME_FALSE = "OUTCOME_FALSE"
+    """An outcome tells of what did not happen."""
+    LEASE_STUCK = "LEASE_STUCK"
+    """A key is held for nobody."""
+    WRONG_REASON = "WRONG_REASON"
+    """A refusal names another reason than the first that holds."""
+
+
+REQUIREMENTS: Mapping[Fault, str] = {
+    Fault.ROWS_LOST: "RES-001",
+    Fault.NOT_PUBLISHED: "RES-014",
+    Fault.ROOM_REFUSED: "RES-009",
+    Fault.CALL_REFUSED: "RES-014",
+    Fault.COUNTED_AGAIN: "RES-027",
+    Fault.NOT_MOVED: "RES-008",
+    Fault.OUTCOME_FALSE: "RES-004",
+    Fault.LEASE_STUCK: "RES-033",
+    Fault.WRONG_REASON: "RES-028",
+}
+"""Fault to the requirement that it is nearest to."""
+SPOKEN = frozenset(
+    {
+        "UNKNOWN_TRANSACTION",
+        "TRANSACTION_DEAD",
+        "STALE_CACHE_GENERATION",
+        "RECYCLED_DESTINATION",
+        "TRANSFER_OF_OTHER_OWNER",
+        "SHORT_COPY",
+        "PAYLOAD_DIGEST_MISMATCH",
+    }
+)
+"""Reasons of completions; one of them must be the right one, and any other word for a refusal is the engine's own."""
+ENDING = ("residency.cancel", "residency.reset", "control.advance_clock")
+"""Ops by which a transaction can be dropped without its completion."""
+OVER_AND_DONE = ("unknown", "flushed", "empty")
+NO_DEMAND: Members = {}
+
+
+@dataclass
+class Demand:
+    """What a reply must be: allowed values by pointer, and whether a refusal is as good, or for one reason alone."""
+
+    members: Members = field(default_factory=dict)
+    may_refuse: bool = True
+    reason: str | None = None
+    """The first reason that holds, where a refusal is due."""
+
+
+class Keeping:
+    """One opening of an engine, beside its monitor, which is asked first."""
+
+    def __init__(self, description: EngineDescription, monitor: ResidencyMonitor) -> None:
+        self.monitor = monitor
+        self.certain: set[Key] = set()
+        """Keys whose rows nothing took away since they were published."""
+        self.begun: set[str] = set()
+        """Handles that were given out."""
+        self.detached: set[str] = set()
+        """Transactions whose owner went away: they end with those who wait for them."""
+        self.published: set[Key] = set()
+        """Keys that the completion at hand publishes, if it is done."""
+        self.shadows: dict[str, int] = {}
+        """Transactions that the monitor dropped and whose completion has not come, and slots that they may hold."""
+        self.asks = not monitor.claims("async")
+
+    # --- replies ------------------------------------------------------------------------------------------------
+
+    def observe(self, op: str, request: Request, reply: Reply) -> Outcome:
+        """Judge a reply by the monitor, then by what it must be."""
+        demand = self.demand(op, request) if self.asks else Demand()
+        crowded = self._crowds(op, request)
+        before = dict(self.monitor.transactions) if op in ENDING else {}
+        outcome = self.monitor.observe(op, request, reply)
+        if outcome.verdict is Verdict.PASS:
+            outcome = self._judge(demand, reply)
+        for name in before.keys() - self.monitor.transactions.keys():
+            self.shadows[name] = len(before[name].moving)
+        self._note(op, request, reply, crowded=crowded)
+        return outcome
+
+    def _judge(self, demand: Demand, reply: Reply) -> Outcome:
+        if isinstance(reply, Refused):
+            told = reply.reason or "no mapped reason"
+            if not demand.may_refuse:
+                return _wrong(Fault.CALL_REFUSED, "", f"a legal request was rejected: {told}", "a result", told)
+            if demand.reason is not None and told in SPOKEN and told != demand.reason:
+                message = f"rejected for {told}, and {demand.reason} holds before it"
+                return _wrong(Fault.WRONG_REASON, "", message, f"rejected for {demand.reason}", told)
+        elif isinstance(reply, Returned):
+            for at, (fault, allowed) in demand.members.items():
+                try:
+                    told = resolve(reply.value, at)
+                except Missing:
+                    told = None
+                if not any(same(told, value) for value in allowed):
+                    wanted = " or ".join(map(str, allowed))
+                    return _wrong(fault, at, f"{at} is {told!r}, and must be {wanted}", list(allowed), told)
+        return PASS
+
+    # --- what is known ------------------------------------------------------------------------------------------
+
+    def there(self, key: Key) -> bool:
+        """Whether the key has rows that nothing took away."""
+        return key in self.certain and bool(self.monitor.known(key).serves)
+
+    def gone(self, key: Key) -> bool:
+        """Whether there is nothing to serve, and nothing that may bring it."""
+        return not self.monitor.known(key).serves and not self.named(key)
+
+    def named(self, key: Key) -> bool:
+        """Whether a transaction that is not over names the key."""
+        return any(one.state is not State.REFUSED for one, _ in self.monitor.by_key.get(key, ()))
+
+    def held(self, key: Key) -> bool:
+        """Whether a transaction may keep the key from being removed."""
+        users = (one.state in (State.LIVE, State.QUARANTINED) for one, _ in self.monitor.by_key.get(key, ()))
+        return any(users)
+
+    def room(self) -> int:
+        """Slots that nobody can hold; none where the engine does not say how many there are."""
+        monitor = self.monitor
+        if monitor.slots is None or not monitor.claims("exact_slots"):
+            return 0
+        used = sum(self.shadows.values())
+        used += sum(len(entry.replicas & {"device", "host"}) or 1 for entry in monitor.entries.values() if entry.serves)
+        for transaction in monitor.transactions.values():
+            if transaction.state is not State.REFUSED:
+                store = transaction.mode == "store"
+                used += sum(store or grant.superseded for grant in transaction.moving)
+        return max(0, monitor.slots - used)
+
+    def _crowds(self, op: str, request: Request) -> bool:
+        """Whether a call asks for more slots than are certainly free."""
+        wanted = 0
+        if op == "residency.put":
+            wanted = 1
+        elif op == "residency.reserve" and request["mode"] == "store":
+            wanted = len(request["keys"])
+        return wanted > 0 and wanted > self.room()
+
+    def _note(self, op: str, request: Request, reply: Reply, *, crowded: bool) -> None:
+        """Which keys are certain after the call."""
+        monitor = self.monitor
+        keeps = monitor.claims("secondary") or (monitor.claims("exact_slots") and not monitor.claims("evicts"))
+        if crowded and not keeps:
+            self.certain.clear()
+        if op == "residency.complete":
+            self.shadows.pop(request["txn"], None)
+        if not isinstance(reply, Returned):
+            return
+        if op == "residency.cancel" and reply.value["outcome"] == "detached":
+            self.detached.add(request["txn"])
+        keeps = keeps or monitor.claims("exact_slots")
+        if op == "residency.put" and keeps and reply.value["outcome"] in ("stored", "replaced"):
+            self.certain.add((request.get("tenant", ""), request["key"]))
+        elif op == "residency.reserve" and reply.value["txn"] is not None:
+            self.begun.add(reply.value["txn"])
+        elif op == "control.inject":
+            self.certain.discard((request.get("tenant", ""), request["key"]))
+        elif op == "residency.complete" and keeps and reply.value["outcome"] == "done":
+            self.certain |= self.published
+        elif op == "residency.remove" and "tier" in request:
+            self.certain -= {(request.get("tenant", ""), key) for key in request["keys"]}
+        self.certain = {key for key in self.certain if monitor.known(key).serves}
+
+    # --- demands ------------------------------------------------------------------------------------------------
+
+    def demand(self, op: str, request: Request) -> Demand:
+        """What the reply to the next call must be."""
+        self.published = set()
+        rule = RULES.get(op)
+        return Demand() if rule is None else rule(self, request)
+
+    def get(self, request: Request) -> Demand:
+        """Rows that are there are read; of nothing there is a miss."""
+        key = (request.get("tenant", ""), request["key"])
+        if self.there(key):
+            return Demand({"/outcome": (Fault.ROWS_LOST, ("hit",))}, may_refuse=False)
+        return Demand({"/outcome": (Fault.OUTCOME_FALSE, ("miss",))} if self.gone(key) else {})
+
+    def lookup(self, request: Request) -> Demand:
+        """Ready, key by key."""
+        members: Members = {}
+        for index, name in enumerate(request["keys"]):
+            key = (request.get("tenant", ""), name)
+            if self.there(key):
+                members[f"/states/{index}"] = (Fault.ROWS_LOST, ("ready",))
+            elif self.gone(key):
+                members[f"/states/{index}"] = (Fault.OUTCOME_FALSE, ("miss",))
+        return Demand(members, may_refuse=not members)
+
+    def put(self, request: Request) -> Demand:
+        """Stored where nothing was, replaced where something was; refused for want of room or while it is in use."""
+        key = (request.get("tenant", ""), request["key"])
+        free = self.room() > 0
+        if self.gone(key):
+            allowed = ("stored",) if free else ("stored", "refused")
+            return Demand(
+                {"/outcome": (Fault.ROOM_REFUSED if free else Fault.OUTCOME_FALSE, allowed)}, may_refuse=not free
+            )
+        if self.there(key):
+            allowed = ("replaced", "resident", *(() if free and not self.named(key) else ("refused",)))
+            return Demand({"/outcome": (Fault.OUTCOME_FALSE, allowed)})
+        return Demand()
+
+    def remove(self, request: Request) -> Demand:
+        """Removed what was there and is not held, absent what was not, leased what a transaction holds."""
+        if "tier" in request:
+            return Demand()
+        members: Members = {}
+        for index, name in enumerate(request["keys"]):
+            key, at = (request.get("tenant", ""), name), f"/outcomes/{index}"
+            if self.gone(key):
+                members[at] = (Fault.OUTCOME_FALSE, ("absent",))
+            elif not self.held(key):
+                stuck = ("removed",) if self.there(key) else ("removed", "absent")
+                members[at] = (Fault.LEASE_STUCK, stuck)
+            elif self.there(key):
+                members[at] = (Fault.OUTCOME_FALSE, ("removed", "leased"))
+        return Demand(members)
+
+    def reset(self, request: Request) -> Demand:
+        """Refused only while something is under way."""
+        return Demand(may_refuse=bool(self.monitor.transactions))
+
+    def reserve(self, request: Request) -> Demand:
+        """A slot for rows that are new, a lease on rows that are there."""
+        members: Members = {}
+        free = self.room()
+        for index, name in enumerate(request["keys"]):
+            key, at = (request.get("tenant", ""), name), f"/grants/{index}/outcome"
+            if request["mode"] == "load":
+                if self.there(key):
+                    members[at] = (Fault.ROWS_LOST, ("granted", "resident", "joined"))
+                elif self.gone(key):
+                    members[at] = (Fault.OUTCOME_FALSE, ("miss", "refused"))
+            elif self.gone(key) and free > index:
+                members[at] = (Fault.ROOM_REFUSED, ("granted",))
+            elif self.gone(key):
+                members[at] = (Fault.OUTCOME_FALSE, ("granted", "refused"))
+            else:
+                members[at] = (Fault.OUTCOME_FALSE, ("granted", "resident", "pending", "refused", "joined"))
+        firm = any(fault is not Fault.OUTCOME_FALSE for fault, _ in members.values())
+        return Demand(members, may_refuse=not firm)
+
+    def copy(self, request: Request) -> Demand:
+        """A live transaction moves what it is told to."""
+        transaction = self.monitor.transactions.get(request["txn"])
+        if transaction is None or not self._lives(transaction) or not self._sound(transaction):
+            return Demand()
+        left = self.monitor.slot_bytes - transaction.copied
+        each = left if request.get("bytes") is None else min(request["bytes"], left)
+        return Demand({"/bytes": (Fault.NOT_MOVED, (each * len(transaction.moving),))}, may_refuse=False)
+
+    def _lives(self, transaction: Transaction) -> bool:
+        """Whether it is live, and nobody else decides how long."""
+        return transaction.state is State.LIVE and transaction.name not in self.detached
+
+    def _sound(self, transaction: Transaction) -> bool:
+        """Whether nothing stands in the way of its copy: of a load, rows that are as they were granted."""
+        if transaction.mode == "store":
+            return True
+        spoilt = any(grant.superseded or self.monitor.known(grant.key).damaged for grant in transaction.grants)
+        return not spoilt and (self.monitor.claims("leases") or all(self.there(one.key) for one in transaction.moving))
+
+    def complete(self, request: Request) -> Demand:
+        """Done what is live and whole; nothing that is over."""
+        transaction = self.monitor.transactions.get(request["txn"])
+        fenced = self.monitor.claims("txn_ids")
+        if transaction is None:
+            reason = "TRANSACTION_DEAD" if request["txn"] in self.begun else "UNKNOWN_TRANSACTION"
+            over: Members = {"/outcome": (Fault.COUNTED_AGAIN, OVER_AND_DONE)} if fenced else {}
+            return Demand(over, reason=reason)
+        if transaction.state is State.QUARANTINED:
+            return Demand({"/outcome": (Fault.COUNTED_AGAIN, OVER_AND_DONE)}, reason="TRANSACTION_DEAD")
+        if not self._lives(transaction):
+            return Demand(reason="TRANSACTION_DEAD" if transaction.state is State.EXPIRED else None)
+        reason = next(self._objections(transaction, request), None)
+        arrived = [grant for grant in transaction.moving if grant.key[1] not in request.get("failed", ())]
+        if transaction.mode == "load" and not self._sound(transaction):
+            return Demand()
+        if reason is not None or not arrived:
+            return Demand(reason=reason)
+        if transaction.mode == "store":
+            self.published = {grant.key for grant in arrived}
+        return Demand({"/outcome": (Fault.NOT_PUBLISHED, ("done",))}, may_refuse=False)
+
+    def _objections(self, transaction: Transaction, request: Request) -> Iterator[str]:
+        """Reasons against a completion, in the order of the chapter."""
+        for grant in transaction.moving:
+            if grant.key[1] in request.get("failed", ()):
+                continue
+            receipt = request.get("receipt", {}).get(grant.key[1], {})
+            if grant.superseded:
+                yield "STALE_CACHE_GENERATION"
+            place = (grant.slot, grant.generation)
+            if (receipt.get("slot", grant.slot), receipt.get("generation", grant.generation)) != place:
+                yield "RECYCLED_DESTINATION"
+            if receipt.get("owner", transaction.owner) != transaction.owner:
+                yield "TRANSFER_OF_OTHER_OWNER"
+            size = self.monitor.slot_bytes
+            if transaction.copied < size or receipt.get("bytes", size) != size:
+                yield "SHORT_COPY"
+            if receipt.get("checksum", min(grant.sees, default="")) not in {*grant.sees, ""}:
+                yield "PAYLOAD_DIGEST_MISMATCH"
+
+    def cancel(self, request: Request) -> Demand:
+        """What is live can be cancelled, where the engine says so."""
+        transaction = self.monitor.transactions.get(request["txn"])
+        if transaction is None or not self._lives(transaction):
+            return Demand()
+        return Demand({"/outcome": (Fault.OUTCOME_FALSE, ("dead", "detached"))}, may_refuse=False)
+
+    def inject(self, request: Request) -> Demand:
+        """What is there can be damaged, and nothing else."""
+        key = (request.get("tenant", ""), request["key"])
+        if self.there(key):
+            return Demand({"/damaged": (Fault.OUTCOME_FALSE, (True,))})
+        return Demand({"/damaged": (Fault.OUTCOME_FALSE, (False,))} if self.gone(key) else {})
+
+
+def _wrong(fault: Fault, at: str, message: str, expected: Json, told: Json) -> Outcome:
+    verdict = Verdict.WRONG_REASON if fault is Fault.WRONG_REASON else Verdict.FAIL
+    return Outcome(verdict, Finding(None, at, f"{fault}: {message} ({REQUIREMENTS[fault]})", expected, told))
+
+
+RULES: Mapping[str, Callable[[Keeping, Request], Demand]] = {
+    f"residency.{one.__name__}": one
+    for one in (
+        Keeping.get,
+        Keeping.lookup,
+        Keeping.put,
+        Keeping.remove,
+        Keeping.reset,
+        Keeping.reserve,
+        Keeping.copy,
+        Keeping.complete,
+        Keeping.cancel,
+    )
+} | {"control.inject": Keeping.inject}
+"""Op to what its reply must be."""
