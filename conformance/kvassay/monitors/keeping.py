@@ -313,9 +313,9 @@ class Keeping:
         transaction = self.monitor.transactions.get(request["txn"])
         fenced = self.monitor.claims("txn_ids")
         if transaction is None:
-            reason = "TRANSACTION_DEAD" if request["txn"] in self.begun else "UNKNOWN_TRANSACTION"
             over: Members = {"/outcome": (Fault.COUNTED_AGAIN, OVER_AND_DONE)} if fenced else {}
-            return Demand(over, reason=reason)
+            known = request["txn"] in self.begun
+            return Demand(over, reason="TRANSACTION_DEAD" if known else "UNKNOWN_TRANSACTION")
         if transaction.state is State.QUARANTINED:
             return Demand({"/outcome": (Fault.COUNTED_AGAIN, OVER_AND_DONE)}, reason="TRANSACTION_DEAD")
         if not self._lives(transaction):
