@@ -18,8 +18,11 @@ import pytest
 from kvassay import cli
 from kvassay.adapters.local import InProcess
 from kvassay.core.engine import Refused, Returned
+from kvassay.corpus import load
 from kvassay.corpus.data import fixture_module, root
 from kvassay.engines.reference import Reference
+from kvassay.monitors import identity as identity_rules
+from kvassay.monitors import residency
 from kvassay.monitors.identity import IdentityMonitor
 from kvassay.traces import form
 from kvassay.traces.check import Checker, Offence
@@ -101,6 +104,7 @@ def test_an_example_shows_what_its_story_says(name: str, kvassay: Command, tmp_p
 def test_a_finding_names_the_requirement_and_what_led_to_it(kvassay: Command) -> None:
     _, out, _ = kvassay("trace", "check", TRACES / "stale-completion.jsonl")
     assert "line 10  residency.lookup" in out
+    assert "PUBLISHED_UNVALIDATED  RES-013" in out
     quoted = [line.split()[1:3] for line in out.splitlines() if line.startswith("    line ")]
     assert quoted == [
         ["6", "residency.reserve"],
@@ -114,6 +118,15 @@ def test_a_finding_names_the_requirement_and_what_led_to_it(kvassay: Command) ->
     _, out, _ = kvassay("trace", "check", TRACES / "applied-twice.jsonl")
     assert "LIF-" in out
     assert "expected noop, not reserved" in out
+
+
+def test_every_rule_names_requirements_of_its_contract() -> None:
+    known = load().requirements
+    for module, contract in ((residency, "residency"), (identity_rules, "identity")):
+        assert set(module.REQUIREMENTS) == set(module.Rule)
+        for names in module.REQUIREMENTS.values():
+            assert names
+            assert {known[name].contract for name in names} == {contract}
 
 
 # --- what is read ----------------------------------------------------------------------------------------------------

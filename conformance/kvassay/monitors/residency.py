@@ -62,6 +62,20 @@ class Rule(StrEnum):
     """More or fewer bytes were told than can have moved."""
 
 
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
+    Rule.WRONG_BYTES: ("RES-001", "RES-002", "RES-003"),
+    Rule.PUBLISHED_UNVALIDATED: ("RES-013", "RES-004", "RES-022"),
+    Rule.SLOT_REUSED: ("RES-030", "RES-017"),
+    Rule.WRITTEN_TWICE: ("RES-019",),
+    Rule.JOINED_NOTHING: ("RES-036",),
+    Rule.LEASE_VIOLATED: ("RES-032",),
+    Rule.AUTHORITY_LOST: ("RES-038",),
+    Rule.NEVER_READY: ("RES-007",),
+    Rule.WITNESS_FALSE: ("RES-008",),
+}
+"""Rule to the requirements that it watches, the likeliest first."""
+
+
 class State(StrEnum):
     """Where a transaction stands."""
 

@@ -13,7 +13,7 @@ from ..monitors import identity, residency
 
 RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "identity": identity.REQUIREMENTS,
-    "residency": getattr(residency, "REQUIREMENTS", {}),
+    "residency": residency.REQUIREMENTS,
 }
 """Contract to its rules, and the requirements that each watches."""
 MOST = 3
