@@ -1,9 +1,11 @@
 """LMCache's storage manager over its L1 memory and a file tier, with its controllers running.
 
 Rows are stored into L1 and copied to files by LMCache's own store controller; a read is LMCache's prefetch, which
-brings rows back from files into L1 under a read lock. Before each store the adapter waits until the controllers have
-made room, as time between requests would. ``control.inject`` damages the file and drops the L1 object, so that the next
-read needs the file; a dropped read is LMCache's own fault-injecting tier at work.
+brings rows back from files into L1 under a read lock. Before what needs room in L1 the adapter waits until LMCache's
+eviction, which runs once a second, has made some, as time between requests would.
+
+``control.inject`` damages the file and drops the L1 object, so that the next read needs the file; a dropped read is
+LMCache's own fault-injecting tier at work.
 """
 
 from __future__ import annotations
@@ -182,12 +184,13 @@ class Adapter(EngineAdapter):
         return told
 
     def residency_complete(self, request: Request) -> Result:
-        """``finish_write``, which returns nothing, or ``finish_read_prefetched``."""
+        """``finish_write``, which returns nothing and lets the files be written, or ``finish_read_prefetched``."""
         mode, granted, _, _ = self.transactions[request["txn"]]
         if mode == "load":
             self.manager.finish_read_prefetched(granted)
         else:
             self.manager.finish_write(granted)
+            until(lambda: all(self.files(key) for key in granted))
         return {"outcome": "done", "engine_calls": 1}
 
     def control_inject(self, request: Request) -> Result:
@@ -215,10 +218,19 @@ class Adapter(EngineAdapter):
             used, total = self.manager.get_l1_usage()
             return bool(total - used >= slots * self.slot_bytes)
 
-        until(room, 0.5)
+        until(room, 2.5)
 
     def fetched(self, keys: list[ObjectKey], keep: bool = False) -> bool:
-        """Whether a prefetch finds all keys; their read locks are kept or given back."""
+        """Whether a prefetch finds all keys; one that finds files and no room is made again later."""
+        if self.prefetched(keys, keep):
+            return True
+        if not all(self.files(key) for key in keys):
+            return False
+        self.settled(len(keys))
+        return self.prefetched(keys, keep)
+
+    def prefetched(self, keys: list[ObjectKey], keep: bool) -> bool:
+        """One prefetch; its read locks are kept, if asked for and all keys were found, or given back."""
         task = self.manager.submit_prefetch_task(PrefetchTaskSpec([GroupedObjectKeys(keys, 0, self.layout)]))
         self.manager.wait_prefetch_status(task, PATIENCE_S)
         result = self.manager.query_prefetch_status(task)

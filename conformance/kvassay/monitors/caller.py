@@ -14,7 +14,7 @@ from ..core.model import EngineDescription
 from .residency import ResidencyMonitor, State, Transaction, digest
 
 Request = Mapping[str, Any]
-PLAIN_KEY = re.compile(r"[a-z0-9-]+")
+PLAIN_KEY = re.compile(r"[a-z0-9-]{1,32}")
 OVER = (None, State.REFUSED)
 """States of a transaction whose completion the caller has already made; ``None`` for one that was never begun."""
 
@@ -65,7 +65,7 @@ class _Caller:
         if not self.claims("opaque_keys"):
             keys = request.get("keys", [request["key"]] if "key" in request else [])
             if not all(PLAIN_KEY.fullmatch(key) for key in keys):
-                yield "keys are lower-case letters, digits and hyphens"
+                yield "keys are up to 32 lower-case letters, digits and hyphens"
 
     def open(self, request: Request) -> Iterable[str]:
         for mode in ("write", "read"):
