@@ -75,7 +75,7 @@ class Refusing(Lesser):
 
         evicts = secondary = authority = False
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class Forgetting(Lesser):
@@ -89,7 +89,7 @@ class Forgetting(Lesser):
 
         secondary = authority = False
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class Unjoined(Lesser):
@@ -103,7 +103,7 @@ class Unjoined(Lesser):
 
         joins = secondary = authority = False
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class Unleased(Lesser):
@@ -131,7 +131,7 @@ class Unleased(Lesser):
                 raise Refusal("STALE_CACHE_GENERATION", grant.key[1])
             return super().move(transaction, grant, count)
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class ContentAddressed(Lesser):
@@ -154,7 +154,7 @@ class ContentAddressed(Lesser):
         content_addressed = True
         secondary = authority = False
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
     def residency_complete(self, request: Request) -> Result:
         """A handle is not known to the engine, so that what is over is told and not refused."""
@@ -179,7 +179,7 @@ class UnknownSlots(Lesser):
 
         authority = False
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
     def residency_open(self, request: Request) -> Result:
         """How many, it does not say."""
@@ -226,7 +226,7 @@ class Quiet(Lesser):
                 return "empty"
             return super().complete(name, failed, receipts)
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
     def residency_complete(self, request: Request) -> Result:
         """What would be refused is told instead."""
@@ -260,7 +260,7 @@ class Forbearing(Lesser):
             if life is not Life.EXPIRED or transaction.mode == "load":
                 super().kill(transaction, life)
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class Impatient(Lesser):
@@ -280,7 +280,7 @@ class Impatient(Lesser):
             if life is Life.EXPIRED:
                 self.end(transaction)
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class Cautious(Lesser):
@@ -304,7 +304,7 @@ class Cautious(Lesser):
             entry: Entry = self.entry(key)
             return Grant(key, "refused") if self.valid(entry) else super().grant_store(key, rows)
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
 
 class Trusting(Lesser):
@@ -338,7 +338,7 @@ class Trusting(Lesser):
                 grant.target.on("arrive")
             super().publish(transaction, grant)
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
     def residency_get(self, request: Request) -> Result:
         """As many bytes as a slot has."""
@@ -360,7 +360,7 @@ class Asynchronous(Lesser):
 
         authority = False
 
-    store_class = Store
+    store_class: ClassVar[type[Residency]] = Store
 
     def open(self) -> None:
         """No ticket."""
