@@ -295,7 +295,8 @@ class Keeping:
             return Demand()
         left = self.monitor.slot_bytes - transaction.copied
         each = left if request.get("bytes") is None else min(request["bytes"], left)
-        return Demand({"/bytes": (Fault.NOT_MOVED, (each * len(transaction.moving),))}, may_refuse=False)
+        moving, waiting = len(transaction.moving), sum(one.outcome == "joined" for one in transaction.grants)
+        return Demand({"/bytes": (Fault.NOT_MOVED, (each * moving, each * (moving + waiting)))}, may_refuse=False)
 
     def _lives(self, transaction: Transaction) -> bool:
         """Whether it is live, and nobody else decides how long."""

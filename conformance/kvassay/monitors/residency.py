@@ -341,7 +341,8 @@ class ResidencyMonitor:
         if transaction.mode != "load":
             return PASS
         for index, (grant, rows) in enumerate(zip(transaction.grants, result.get("data", ()), strict=False)):
-            if rows is not None and (transaction.copied >= self.slot_bytes or (waiting and not transaction.copied)):
+            joined = grant.outcome == "joined" and not transaction.copied
+            if rows is not None and (joined or transaction.copied >= self.slot_bytes):
                 grant.spoiled = self._served(grant.key, grant.sees, rows, f"/data/{index}")
                 if grant.spoiled is not PASS and not self.known(grant.key).damaged:
                     return grant.spoiled
