@@ -25,6 +25,8 @@ from .past import Past
 from .why import requirements
 
 CONTROL = "control"
+BEGINS = "residency.open"
+"""The op that makes a new store within a fresh engine, or in the place of another."""
 AFTER = "an event after the end of the trace"
 UNKNOWN_NAMES = 100
 """How many names of unknown events are counted apart."""
@@ -54,12 +56,16 @@ class Counts:
     """What a trace held."""
 
     lines: int = 0
-    events: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     unjudged: int = 0
     """Events of ops without rules over sequences, and of those that show nothing."""
     processes: set[str] = field(default_factory=set)
+
+    @property
+    def events(self) -> int:
+        """All events that were judged or passed over."""
+        return sum(self.kinds.values()) + sum(self.unknown.values())
 
 
 def traced(contract: str, description: EngineDescription) -> Monitor | None:
@@ -72,8 +78,9 @@ def traced(contract: str, description: EngineDescription) -> Monitor | None:
 class Account:
     """One process: what it has told so far."""
 
-    def __init__(self, description: EngineDescription) -> None:
+    def __init__(self, description: EngineDescription, *, judged: bool) -> None:
         self.description = description
+        self.judged = judged
         self.events = 0
         self.ended = False
         self.seq: int | None = None
@@ -124,13 +131,13 @@ class Checker:
         self.kinds: dict[str, form.Kind] = {}
         self.total: int | None = None
         """Events that the end of the whole trace counts, once it has come."""
-        self._events = 0
 
     def offences(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[Offence]:
         """Every offence in turn; raises :class:`TraceError` for a line that cannot be read."""
         try:
-            line = self.line
+            line, counts = self.line, self.counts
             for number, raw in numbered:
+                counts.lines = number
                 found = line(number, raw)
                 if found:
                     yield from found
@@ -142,7 +149,6 @@ class Checker:
     def line(self, number: int, raw: bytes) -> Iterable[Offence]:
         """Judge one line."""
         value = parse(number, raw)
-        self.counts.lines = number
         name = value.get("event")
         kind = self.kinds.get(name) if type(name) is str else None
         if kind is None:
@@ -151,7 +157,7 @@ class Checker:
             kind = self._kind(number, value)
             if not kind.contract:
                 return self._event(number, raw, value, kind)
-        if kind.validator.is_valid(value):
+        if kind.fits(value):
             return self._event(number, raw, value, kind)
         return self._unfit(number, raw, value, kind)
 
@@ -161,35 +167,39 @@ class Checker:
         if account.ended:
             raise TraceError(number, "", AFTER)
         account.events += 1
-        self._events += 1
-        if self.only is not None and process != self.only:
+        if not account.judged:
             return ()
         found: tuple[Offence, ...] = ()
-        seq = value.get("seq")
-        if seq is not None:
+        if "seq" in value:
+            seq = value["seq"]
             if account.seq is not None and seq != account.seq + 1:
                 found = (self._misnumbered(number, value, account.seq),)
             account.seq = seq
-        counts = self.counts
-        counts.events += 1
-        if not kind.contract:
+        name, contract, counts = kind.name, kind.contract, self.counts
+        if not contract:
             self._unknown(value["event"])
             return found
-        counts.kinds[kind.name] += 1
+        counts.kinds[name] = counts.kinds.get(name, 0) + 1
         if "time_ms" in value:
             account.passed(value["time_ms"])
         reply = Returned(value["result"]) if "result" in value else reply_of(value)
-        if kind.contract == CONTROL:
-            outcome = account.control(kind.name, value["request"], reply)
+        if contract == CONTROL:
+            outcome = account.control(name, value["request"], reply)
         else:
-            monitor = account.monitors.get(kind.contract) or account.monitor(kind.contract)
-            outcome = None if monitor is None else monitor.observe(kind.name, value["request"], reply)
+            if name == BEGINS:
+                account.monitors.pop(contract, None)
+            monitor = account.monitors.get(contract) or account.monitor(contract)
+            outcome = None if monitor is None else monitor.observe(name, value["request"], reply)
         if outcome is not PASS:
             if outcome is None or outcome.verdict not in OFFENCES:
                 counts.unjudged += outcome is None or not outcome.holds
             else:
                 found = (*found, self._offence(number, value, kind, account, outcome))
-        self.past.add(number, raw)
+        past = self.past
+        past.kept.append((number, raw))
+        past.held += len(raw)
+        if past.held > past.limit:
+            past.shorten()
         return found
 
     def finish(self) -> Iterator[Offence]:
@@ -199,7 +209,7 @@ class Checker:
             yield Offence(
                 "EMPTY", f"the trace holds no event of the process {self.only}; of processes, it names {known}"
             )
-        elif not self._events:
+        elif not self.events:
             yield Offence("EMPTY", "the trace holds no event")
         elif self.total is None:
             open_ones = sorted(name for name, account in self.accounts.items() if not account.ended)
@@ -210,6 +220,11 @@ class Checker:
                     else f" of {', '.join(name or 'lines without a process' for name in open_ones)}"
                 )
                 yield Offence("TRUNCATED", f"the end{whose} is missing; the trace was cut", self.counts.lines)
+
+    @property
+    def events(self) -> int:
+        """Events since the header, of all processes."""
+        return sum(account.events for account in self.accounts.values())
 
     @property
     def held(self) -> Counter[str]:
@@ -234,14 +249,12 @@ class Checker:
             return self._end(number, value, process)
         account = self.accounts.get(process) or self._account(number, process)
         account.events += 1
-        self._events += 1
         found: tuple[Offence, ...] = ()
         seq = value.get("seq")
-        if self.only is None or self.only == process:
+        if account.judged:
             if seq is not None and account.seq is not None and seq != account.seq + 1:
                 found = (self._misnumbered(number, value, account.seq),)
-            account.seq = seq
-            self.counts.events += 1
+            account.seq = seq if seq is not None else account.seq
             self.counts.kinds["trace.open"] += 1
         account.fresh(number)
         return found
@@ -250,14 +263,15 @@ class Checker:
         found: tuple[Offence, ...] = ()
         process = value.get("process", "")
         if process in self.headers:
-            if self.total is None and not (process and self.accounts[process].ended):
+            before = self.accounts.get(process)
+            if self.total is None and not (process and before is not None and before.ended):
                 found = (
                     Offence("TRUNCATED", "another trace begins, and the end of the one before is missing", number),
                 )
             if process:
                 self.accounts.pop(process, None)
             else:
-                self.accounts, self.headers, self._events = {}, {}, 0
+                self.accounts, self.headers = {}, {}
             self.total = None
         engine = value["engine"]
         self.headers[process] = EngineDescription(
@@ -274,7 +288,7 @@ class Checker:
             account = self.accounts.get(process) or self._account(number, process)
             account.ended, told, seen = True, value["events"], account.events
         else:
-            self.total, told, seen = value["events"], value["events"], self._events
+            self.total, told, seen = value["events"], value["events"], self.events
             for account in self.accounts.values():
                 account.ended = True
         if told == seen or (self.only is not None and process != self.only):
@@ -287,7 +301,7 @@ class Checker:
             raise TraceError(number, "", f'no header: the first line says {{"trace": "{FORMAT}", "engine": ...}}')
         if self.total is not None:
             raise TraceError(number, "", AFTER)
-        account = self.accounts[process] = Account(description)
+        account = self.accounts[process] = Account(description, judged=self.only in (None, process))
         self.counts.processes.add(process)
         return account
 
@@ -324,11 +338,9 @@ class Checker:
         process = value.get("process", "")
         account = self.accounts.get(process) or self._account(number, process)
         account.events += 1
-        self._events += 1
-        self.counts.events += 1
         account.seq = value.get("seq", account.seq)
         self.counts.kinds[kind.name] += 1
-        if self.only not in (None, process) or pointer.startswith("/request"):
+        if not account.judged or pointer.startswith("/request"):
             self.counts.unjudged += 1
             return ()
         sentence = f"the result does not meet the op's schema: {reason}"

@@ -8,7 +8,7 @@ services have them, not as small as cases do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ HEADER, OPEN, END, EXCHANGE = (f"{TRACE}#/$defs/{name}" for name in ("header", "
 OUTCOMES = ("result", "rejected", "unsupported", "error")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """What a line of one event name must look like, and whose rules it falls under."""
 
@@ -31,6 +31,8 @@ class Kind:
     contract: str
     """Empty for an event that is no op of the suite."""
     validator: Any
+    fits: Callable[[Any], bool]
+    """Whether a line is right."""
 
     def problem(self, value: Mapping[str, Any]) -> tuple[str, str] | None:
         """JSON pointer and reason of what is wrong with a line; ``None`` when it is right."""
@@ -65,13 +67,15 @@ def kind(name: str) -> Kind:
         "oneOf": [{"required": [outcome]} for outcome in OUTCOMES],
         "additionalProperties": False,
     }
-    return Kind(name, known.contract, _compiled(document))
+    validator = _compiled(document)
+    return Kind(name, known.contract, validator, validator.is_valid)
 
 
 @functools.cache
 def unknown() -> Kind:
     """All that is known of any other event."""
-    return Kind("", "", line(f"{TRACE}#/$defs/foreign"))
+    validator = line(f"{TRACE}#/$defs/foreign")
+    return Kind("", "", validator, validator.is_valid)
 
 
 def known_events() -> frozenset[str]:

@@ -23,9 +23,13 @@ class Past:
         self.limit = limit_bytes
 
     def add(self, number: int, raw: bytes) -> None:
-        """Keep a line, and drop the oldest beyond the bound."""
+        """Keep a line; the checker does the same in place, a line at a time."""
         self.kept.append((number, raw))
         self.held += len(raw)
+        self.shorten()
+
+    def shorten(self) -> None:
+        """Drop the oldest lines beyond the bound."""
         while self.held > self.limit:
             self.held -= len(self.kept.popleft()[1])
 
