@@ -85,11 +85,11 @@ class Index:
 
     whole: bool = True
     number: int | None = None
-    copies: dict[Place, Counter[Block]] = field(default_factory=dict)
-    total: Counter[Block] = field(default_factory=Counter)
+    copies: dict[Place, Counter[Block]] = field(default_factory=dict, init=False)
+    total: Counter[Block] = field(default_factory=Counter, init=False)
     """Copies anywhere."""
-    contents: dict[Block, Content] = field(default_factory=dict)
-    taken: dict[Place, Counter[Block]] = field(default_factory=dict)
+    contents: dict[Block, Content] = field(default_factory=dict, init=False)
+    taken: dict[Place, Counter[Block]] = field(default_factory=dict, init=False)
     """Copies below the device that the last clearing took."""
 
     def numbered(self, number: int | None) -> None:
@@ -229,7 +229,7 @@ class Streams:
 
     whole: bool = True
     index_class: type[Index] = Index
-    publishers: dict[int, Index] = field(default_factory=dict)
+    publishers: dict[int, Index] = field(default_factory=dict, init=False)
 
     def of(self, rank: int | None) -> Index:
         """The index of a publisher."""
