@@ -67,6 +67,7 @@ def command() -> None:
 )
 @click.option("--process", metavar="NAME", help="Judge the lines of this process alone.")
 @click.option("--from-the-middle", is_flag=True, help="KV Events: take what was stored before on trust.")
+@click.option("--strict", is_flag=True, help="Of a recorded run, SHOULD cases that fail are offences.")
 @click.option("--keep-going", is_flag=True, help="Report every offence, not the first alone.")
 @click.option(
     "--max-findings", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Stop after so many."
@@ -77,6 +78,7 @@ def check(
     form: str,
     process: str | None,
     from_the_middle: bool,
+    strict: bool,
     keep_going: bool,
     max_findings: int,
     json_report: Path | None,
@@ -94,7 +96,9 @@ def check(
     """
     console, found = out(), list[Offence]()
     reader = READERS[form]
-    checker = KvChecker(only=process, whole=not from_the_middle) if reader.batches else Checker(only=process)
+    checker = (
+        KvChecker(only=process, whole=not from_the_middle) if reader.batches else Checker(only=process, strict=strict)
+    )
     started = time.perf_counter()
     try:
         with opened(file) as stream, seldom_collected():
@@ -136,7 +140,8 @@ def selftest(contract: tuple[str, ...], jobs: int, verbose: bool) -> int:
                 say(console, Text("        ").append(shown))
     bad = sum(not row.ok for row in rows)
     seeded = [row for row in rows if row.requirement]
-    told = f"{sum(row.ok for row in seeded)} of {len(seeded)} faults caught from their traces alone"
+    by_rule = sum(row.by_rule for row in seeded)
+    told = f"{sum(row.ok for row in seeded)} of {len(seeded)} faults caught from their traces alone, {by_rule} by rules"
     say(console, Text(told, "bold red" if bad else "bold green"))
     return 1 if bad else 0
 

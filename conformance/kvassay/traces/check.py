@@ -13,12 +13,13 @@ from typing import Any
 
 from ..core.engine import Broken, NotSupported, Refused, Reply, Returned
 from ..core.expect import PASS, Outcome
-from ..core.model import EngineDescription, Verdict
+from ..core.model import Case, EngineDescription, Verdict
 from ..core.monitor import Monitor
 from ..monitors import watch
 from ..monitors.identity import IdentityMonitor
 from ..monitors.replay import REPLAYED, replay
 from . import FORMAT, form
+from .again import Playback, again, find
 from .errors import CutLine, TraceError
 from .lines import parse
 from .past import Past
@@ -88,10 +89,14 @@ class Account:
         self.monitors: dict[str, Monitor | None] = {}
         self.since = 0
         """Line at which the engine was fresh."""
+        self.case: Case | None = None
+        """The case that is under way, where a run was recorded."""
+        self.playback = Playback(description)
 
-    def fresh(self, line: int) -> None:
+    def fresh(self, line: int, case: str = "") -> None:
         """Nothing is stored any more."""
         self.monitors, self.since = {}, line
+        self.case, self.playback = find(case) if case else None, Playback(self.description)
 
     def monitor(self, contract: str) -> Monitor | None:
         """The monitor of a contract, made when its first event comes."""
@@ -122,8 +127,9 @@ class Account:
 class Checker:
     """Takes the lines of one trace and says what they contradict."""
 
-    def __init__(self, *, only: str | None = None) -> None:
+    def __init__(self, *, only: str | None = None, strict: bool = False) -> None:
         self.only = only
+        self.strict = strict
         self.counts = Counts()
         self.accounts: dict[str, Account] = {}
         self.headers: dict[str, EngineDescription] = {}
@@ -190,6 +196,8 @@ class Checker:
                 account.monitors.pop(contract, None)
             monitor = account.monitors.get(contract) or account.monitor(contract)
             outcome = None if monitor is None else monitor.observe(name, value["request"], reply)
+        if account.case is not None:
+            account.playback.replies.append((number, name, reply))
         if outcome is not PASS:
             if outcome is None or outcome.verdict not in OFFENCES:
                 counts.unjudged += outcome is None or not outcome.holds
@@ -256,7 +264,8 @@ class Checker:
                 found = (self._misnumbered(number, value, account.seq),)
             account.seq = seq if seq is not None else account.seq
             self.counts.kinds["trace.open"] += 1
-        account.fresh(number)
+        found = (*found, *self._over(account, process))
+        account.fresh(number, value.get("case", ""))
         return found
 
     def _header(self, number: int, value: Mapping[str, Any]) -> Iterable[Offence]:
@@ -280,20 +289,45 @@ class Checker:
             form.known_events(),
             capabilities=value.get("capabilities", {}),
             variants=frozenset(value.get("variants", ())),
+            states=tuple(value.get("states", ())),
         )
         return found
 
     def _end(self, number: int, value: Mapping[str, Any], process: str) -> Iterable[Offence]:
         if process:
             account = self.accounts.get(process) or self._account(number, process)
-            account.ended, told, seen = True, value["events"], account.events
+            told, seen, ending = value["events"], account.events, {process: account}
         else:
-            self.total, told, seen = value["events"], value["events"], self.events
-            for account in self.accounts.values():
-                account.ended = True
-        if told == seen or (self.only is not None and process != self.only):
-            return ()
-        return (Offence("COUNT_DIFFERS", f"the end counts {told} events and there are {seen}", number, process),)
+            self.total = told = value["events"]
+            seen, ending = self.events, self.accounts
+        found: list[Offence] = []
+        for name, account in ending.items():
+            account.ended = True
+            found += self._over(account, name)
+        if told != seen and self.only in (None, process):
+            sentence = f"the end counts {told} events and there are {seen}"
+            found.append(Offence("COUNT_DIFFERS", sentence, number, process))
+        return found
+
+    def _over(self, account: Account, process: str) -> Iterator[Offence]:
+        """The case that was under way is over: what its expectations say."""
+        if account.case is None or not account.judged:
+            return
+        failed = again(account.case, account.playback, strict=self.strict)
+        account.case = None
+        if failed is not None:
+            finding = failed.finding
+            yield Offence(
+                rule="CASE_FAILS",
+                sentence=f"{failed.case.id}: {finding.message}",
+                line=failed.line,
+                process=process,
+                event=failed.op,
+                at=f"/result{finding.at}" if finding.at.startswith("/") else "",
+                requirements=failed.case.requirements,
+                expected=finding.expected,
+                returned=finding.returned,
+            )
 
     def _account(self, number: int, process: str) -> Account:
         description = self.headers.get(process) or self.headers.get("")
@@ -340,6 +374,9 @@ class Checker:
         account.events += 1
         account.seq = value.get("seq", account.seq)
         self.counts.kinds[kind.name] += 1
+        if account.case is not None:
+            reply = Returned(value["result"]) if "result" in value else reply_of(value)
+            account.playback.replies.append((number, kind.name, reply))
         if not account.judged or pointer.startswith("/request"):
             self.counts.unjudged += 1
             return ()

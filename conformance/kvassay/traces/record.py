@@ -38,6 +38,7 @@ class Writer:
             "engine": {"name": description.name, "version": description.version},
             "capabilities": dict(description.capabilities),
             "variants": sorted(description.variants),
+            "states": list(description.states),
             **self.own,
         }
         self._line({**header, "context": context} if context else header)
