@@ -136,6 +136,8 @@ class Piece:
     slot: int | None = None
     """The chunk of that."""
     ran: bool = False
+    settled: bool = False
+    """A step has passed since it ran, in which vLLM offers its block once more if there was no room."""
     rows: Array | None = None
     """What its request read at its first block when it ran."""
     reused: int = 0
@@ -264,6 +266,8 @@ class Adapter(EngineAdapter):
             for name, data, (state, _) in zip(names, rows, found, strict=True)
         ]
         self.step()
+        if any(piece is not None and piece.ran and piece.job is None for piece in pieces):
+            self.step()
         grants: list[Result] = []
         kept: list[Piece | None] = []
         for piece, (state, _) in zip(pieces, found, strict=True):
@@ -402,7 +406,7 @@ class Adapter(EngineAdapter):
                 move = self.mover.moves[piece.job]
                 self.mover.advance(move)
                 move.over = True
-            if piece.ran and (piece.job is None or self.mover.moves.get(piece.job, Move("", 0, 0)).told):
+            if piece.settled and (piece.job is None or self.mover.moves.get(piece.job, Move("", 0, 0)).told):
                 return True
             self.step()
         if not piece.ran:
@@ -447,8 +451,10 @@ class Adapter(EngineAdapter):
             self.mover.advance(self.mover.moves[job])
             self.mover.moves[job].over = True
             self.unasked.remove(job)
-        before = set(self.offload._jobs)
+        before, ran = set(self.offload._jobs), [piece for piece in self.pieces.values() if piece.ran]
         self.run.step(self.compute)
+        for piece in ran:
+            piece.settled = True
         taken = before - set(self.offload._jobs)
         for piece in self.pieces.values():
             piece.known = piece.known or piece.job in taken
