@@ -36,7 +36,7 @@ from vllm.v1.request import RequestStatus
 
 from ..adapters.base import EngineAdapter, EngineInfo, Rejected
 from ..core.tensors import Array
-from ._vllm_engine import BLOCK, SPEC, Engine, first_block, fresh_name, hasher, temporary_model
+from ._vllm_engine import BLOCK, Engine, attention, first_block, fresh_name, hasher, temporary_model
 
 ADAPTERS = {"vllm-scheduler": "Adapter", "vllm-scheduler-prefix-caching": "PrefixCaching"}
 """Names of the adapters here, and their classes; read without an import."""
@@ -210,12 +210,12 @@ class Adapter(EngineAdapter):
     def residency_open(self, request: Request) -> Result:
         """Slots are chunks of host memory."""
         slots, self.slot_bytes = request["slots"], request["slot_bytes"]
-        extra = {"cpu_bytes_to_use": slots * -(-SPEC.page_size_bytes // 4096) * 4096}
-        self.run = Engine(self.model, "OffloadingConnector", extra, DEVICE_BLOCKS, self.caching)
+        extra = {"cpu_bytes_to_use": slots * -(-attention().page_size_bytes // 4096) * 4096}
+        self.run = Engine(self.model, "OffloadingConnector", extra, blocks=DEVICE_BLOCKS, caching=self.caching)
         self.device: Array = np.zeros((DEVICE_BLOCKS, self.slot_bytes), np.uint8)
         self.offload = self.run.connector.connector_scheduler
         self.mover = Mover(self.device, np.zeros((slots, self.slot_bytes), np.uint8))
-        self.run.worker.connector_worker.worker = self.mover
+        self.run.own.worker.connector_worker.worker = self.mover
         self.run.calls += 1
         return self.told(slots=self.offload.manager._num_chunks, slot_bytes=self.slot_bytes)
 
