@@ -1,8 +1,8 @@
 """What vLLM's KV connectors key rows by, asked of the scheduler that they serve.
 
 A record is the request that a client would send. The scheduler and the connector decide what is computed, saved and
-loaded; the adapter plays the model runner, and the worker where the connector's own wants CUDA. Blocks have four tokens,
-as in :mod:`.vllm_keys`. No model, no GPU.
+loaded; the adapter plays the model runner, and the worker where the connector's own wants CUDA. Blocks have four
+tokens, as in :mod:`.vllm_keys`. No model, no GPU.
 
 - :class:`Adapter`: ``OffloadingConnector`` with host memory.
 - :class:`SimpleOffload`: ``SimpleCPUOffloadConnector``.
@@ -180,8 +180,8 @@ class Adapter(_Connected):
         name="vLLM offloading connector",
         version=version("vllm"),
         homepage=HOMEPAGE,
-        notes="Scheduler and OffloadingConnector over CPUOffloadingManager, no prefix caching on the device; the adapter "
-        "plays the model runner and the mover. An adapter's new version is loaded in place from the same path.",
+        notes="Scheduler and OffloadingConnector over CPUOffloadingManager, no prefix caching on the device; the "
+        "adapter plays the model runner and the mover. An adapter's new version is loaded in place from the same path.",
     )
     capabilities: ClassVar[Mapping[str, Any]] = dispositions(
         key=IN_KEY, fenced="checkpoint_generation", constant=ONE_PROCESS, absent=NOWHERE

@@ -61,6 +61,8 @@ Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 HOMEPAGE = "https://github.com/vllm-project/vllm"
+PATIENCE = 2000
+"""Steps after which a look-up that is still not answered is called pending."""
 STATES = {LookupResult.HIT: "ready", LookupResult.MISS: "miss"}
 """Everything else, ``HIT_PENDING`` and ``RETRY``, is pending."""
 
@@ -129,7 +131,7 @@ class Adapter(EngineAdapter):
         """A peek: the manager changes nothing."""
         with self.manager.lock:
             context = self.context(None)
-            found = [self.asked(key, context) for key in request["keys"]]
+            found = self.asked(request["keys"], context)
             self.manager.on_request_finished(context)
         states = [STATES.get(one, "pending") for one in found]
         return told(len(found), states=states, tiers=["host" if one == "ready" else None for one in states])
@@ -216,9 +218,9 @@ class Adapter(EngineAdapter):
         with self.manager.lock:
             self.manager.on_request_finished(job.context)
 
-    def asked(self, name: str, context: ReqContext) -> LookupResult:
-        """One look-up, answered."""
-        return self.manager.lookup(key_of(name), context)
+    def asked(self, names: Sequence[str], context: ReqContext) -> list[LookupResult]:
+        """Look-ups of one step."""
+        return [self.manager.lookup(key_of(name), context) for name in names]
 
     def begin(self, mode: str, names: Sequence[str], owner: str | None, data: Sequence[Array]) -> tuple[Job, list[str]]:
         """Reserve chunks for a store or pin those of a load; the outcome of each key."""
@@ -249,7 +251,7 @@ class Adapter(EngineAdapter):
 
     def pinned(self, job: Job) -> list[str]:
         """Look-ups, and ``prepare_load`` of what they hit."""
-        found = [self.asked(name, job.context) for name in job.names]
+        found = self.asked(job.names, job.context)
         ready = [name for name, one in zip(job.names, found, strict=True) if one is LookupResult.HIT]
         if ready:
             spec = self.manager.prepare_load([key_of(name) for name in ready], job.context)
@@ -389,14 +391,17 @@ class FileTier(Adapter):
         self.memory = np.asarray(self.manager.primary_tier.get_kv_memoryview()).view(np.uint8)
         return told(1, slots=len(self.memory), slot_bytes=self.slot_bytes)
 
-    def asked(self, name: str, context: ReqContext) -> LookupResult:
-        """Steps pass until the tier has answered and what it found is promoted."""
-        while True:
-            found: LookupResult = self.manager.lookup(key_of(name), context)
-            busy = self.stepped()
-            if found is not LookupResult.RETRY and not (found is LookupResult.HIT_PENDING and busy):
-                return found
+    def asked(self, names: Sequence[str], context: ReqContext) -> list[LookupResult]:
+        """Steps pass until the tier has answered and what it found is promoted; all hits are of the last step."""
+        for _ in range(PATIENCE):
+            found = super().asked(names, context)
+            waits = LookupResult.HIT_PENDING in found and self.manager.has_pending_work()
+            promotes = bool(self.manager._pending_load_submissions)
+            if LookupResult.RETRY not in found and not waits and not promotes:
+                break
+            self.stepped()
             time.sleep(0.0005)
+        return found
 
     def offered(self, keys: list[OffloadKey], context: ReqContext) -> PrepareStoreOutput | None:
         """What found no room is offered again at each step, as long as cascades hold chunks."""
