@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +27,13 @@ from ..monitors.residency import ResidencyMonitor, State, digest
 from .contract import Draw, Illegal, Make, Rule, Step
 
 Request = dict[str, Any]
-KEYS = ("a", "b", "c")
+PLAIN = (("a", "b", "c"), ("c", "a", "b"), ("p", "p1", "p12"), ("a-b", "ab", "a-b-c"), ("007", "7", "07"))
+"""Keys of one example; the families differ where engines cut, join, fold or parse keys."""
+LONG = ("k" * 128, "k" * 128 + "a", "k" * 127 + "b")
+OPAQUE = (("Aa", "aA", "aa"), ("x/y", "x_y", "x y"), ("\u00e9", "e", "e\u0301"), ("a:b", "a", "b"), LONG)
+"""Keys of engines that take any text."""
 OWNERS = ("r1", "r2")
-TENANTS = ("t1", "t2")
+TENANTS = (("t1", "t2"), ("t", "t-a"))
 TTL_MS = 10
 MOST_ALTERNATIVES = 32
 
@@ -66,6 +71,8 @@ class ResidencyScene:
         self.rows: dict[str, NDArray[np.uint8]] = {}
         """Digest to rows."""
         self.serial = 0
+        self.keys: tuple[str, ...] = ()
+        self.tenants: tuple[str, ...] = ()
         self.slot_bytes = 0
         self.slots: int | None = None
         self.rules = self._rules()
@@ -126,8 +133,11 @@ class ResidencyScene:
 
     def begin(self, draw: Draw) -> None:
         """A store of one to three slots."""
-        self.slot_bytes = draw.pick((8, 12))
-        request: Request = {"slots": draw.pick((2, 2, 3, 1)), "slot_bytes": self.slot_bytes}
+        families = (*PLAIN[:2] * 3, *PLAIN, *(OPAQUE if self.claims("opaque_keys") else ()))
+        self.keys = draw.pick(families)[: draw.pick((2, 2, 1, 3))]
+        self.tenants = draw.pick(TENANTS) if self.claims("tenants") and draw.chance(30) else ()
+        self.slot_bytes = 8 if draw.chance(90) else 520
+        request: Request = {"slots": 18 if draw.chance(4) else draw.pick((2, 3, 1, 2)), "slot_bytes": self.slot_bytes}
         for mode in ("write", "read"):
             if self.claims(f"expiry_{mode}") and draw.chance(50):
                 request[f"{mode}_ttl_ms"] = draw.pick((TTL_MS, 2 * TTL_MS))
@@ -143,7 +153,7 @@ class ResidencyScene:
         found: dict[str, tuple[int, Rule, bool]] = {
             "put": (4, self.put, have("residency.put")),
             "get": (4, self.get, have("residency.get")),
-            "look": (4, self.look, have("residency.lookup") or have("residency.get")),
+            "look": (7, self.look, have("residency.lookup") or have("residency.get")),
             "remove": (3, self.remove, have("residency.remove")),
             "remove-tier": (2, self.remove_tier, have("residency.remove") and self.claims("authority")),
             "reset": (1, self.reset, have("residency.reset")),
@@ -158,26 +168,28 @@ class ResidencyScene:
             "retry": (3, self.retry, moves),
             "tick": (2, self.tick, have("control.advance_clock")),
             "damage": (1, self.damage, have("control.inject")),
-            "fill": (1, self.fill, have("residency.put") or moves),
+            "fill": (2, self.fill, have("residency.put") or moves),
+            "between": (8, self.between, moves),
         }
         return {name: (weight, rule) for name, (weight, rule, fits) in found.items() if fits}
 
     def put(self, draw: Draw) -> None:
         """Rows of a key in one call."""
         where = self.somewhere(draw)
-        key = draw.pick(KEYS)
+        key = draw.pick(self.keys)
         self.make(Step("residency.put", {"key": key, **where, "data": self.fresh(draw, where, key)}))
 
     def get(self, draw: Draw) -> None:
         """Read a key."""
-        self.make(Step("residency.get", {"key": draw.pick(KEYS), **self.somewhere(draw)}))
+        self.make(Step("residency.get", {"key": draw.pick(self.keys), **self.somewhere(draw)}))
 
     def look(self, draw: Draw) -> None:
         """Look at all keys, and read them."""
         where = self.somewhere(draw)
-        if "residency.lookup" in self.ops:
-            self.make(Step("residency.lookup", {"keys": list(KEYS[: draw.integer(1, 3)]), **where}))
-        for key in KEYS if "residency.get" in self.ops and draw.chance(50) else ():
+        if "residency.lookup" in self.ops and draw.chance(60):
+            keys = self.some(draw, ["nobody"])
+            self.make(Step("residency.lookup", {"keys": keys, **where}))
+        for key in self.keys if "residency.get" in self.ops else ():
             self.make(Step("residency.get", {"key": key, **where}))
 
     def remove(self, draw: Draw) -> None:
@@ -222,16 +234,20 @@ class ResidencyScene:
         """End a transaction: as it was, with keys that failed, or with a receipt that is right or wrong."""
         handle = self.open_handle(draw)
         if draw.chance(50):
-            self.make(Step("residency.copy", {"txn": self.bound(handle)}))
+            self.move(handle, None)
+        self.finish(draw, handle)
+
+    def finish(self, draw: Draw, handle: Handle) -> None:
+        """Complete a transaction."""
         request: Request = {"txn": self.bound(handle)}
         moving = [handle.request["keys"][index] for index in handle.moving]
         how = self.capabilities["residency.job_failure"]
         if moving and how != "none" and draw.chance(20):
-            request["failed"] = moving if how == "job" else draw.pick([moving, moving[:1], moving[-1:]])
+            request["failed"] = moving if how == "job" else draw.pick([moving[:1], moving, moving[-1:]])
         step = Step("residency.complete", request)
         if moving and self.claims("receipts") and draw.chance(40):
             step = self.with_receipt(draw, handle, request)
-        self.make(step)
+        self.try_(step)
 
     def with_receipt(self, draw: Draw, handle: Handle, request: Request) -> Step:
         """A receipt of each key that is copied, with seldom one that is wrong in one member."""
@@ -243,13 +259,16 @@ class ResidencyScene:
             name = draw.pick(("bytes", "slot", "generation", "owner", "checksum"))
             grant = handle.grants[handle.request["keys"].index(key)]
             wrong: Request = {
-                "bytes": draw.pick((0, self.slot_bytes // 2, self.slot_bytes + 1)),
+                "bytes": draw.pick((self.slot_bytes - 1, self.slot_bytes + 1, 0, self.slot_bytes // 2)),
                 "slot": draw.pick((grant.get("slot", 0) + 1, 0, 7)),
                 "generation": draw.pick((grant.get("generation", 0) + 1, 0, 9)),
                 "owner": draw.pick(("r1", "r2", "r3")),
                 "checksum": draw.pick(["5" * 64, *sorted(self.rows)]),
             }
-            receipts[key] = {**receipts[key], name: wrong[name]}
+            if len(receipts) > 1 and draw.chance(25):
+                receipts = dict(zip(receipts, reversed(receipts.values()), strict=True))
+            else:
+                receipts[key] = {**receipts[key], name: wrong[name]}
         return Step("residency.complete", {**request, "receipt": receipts})
 
     def receipt(self, handle: Handle, index: int) -> Request:
@@ -286,6 +305,74 @@ class ResidencyScene:
         if draw.chance(50):
             self.through(handle)
 
+    def between(self, draw: Draw) -> None:
+        """A transaction in which something comes in between: it ends late, short, cancelled, or as it should."""
+        mode = draw.pick(("store", "load"))
+        keys, where = self.some(draw), self.somewhere(draw)
+        for key in keys if mode == "load" else ():
+            if not self.account.known((where.get("tenant", ""), key)).serves:
+                self.bring(draw, where, key)
+        handle = self.reserve(mode, keys, draw.pick(OWNERS), where, draw)
+        if handle is None:
+            return
+        if draw.chance(40):
+            self.move(handle, draw.pick((None, self.slot_bytes // 2, self.slot_bytes - 1)))
+        if draw.chance(25):
+            self.try_(Step("residency.cancel", {"txn": self.bound(handle)}))
+        for _ in range(draw.integer(0, 2)):
+            self.disturb(draw, where, draw.pick(keys))
+        if draw.chance(80):
+            self.move(handle, None if draw.chance(85) else self.slot_bytes // 2)
+        if draw.chance(80):
+            self.finish(draw, handle)
+        if draw.chance(70):
+            self.look(draw)
+
+    def disturb(self, draw: Draw, where: Request, key: str) -> None:
+        """Something that happens to a key while a transaction names it."""
+        what = draw.pick(
+            ("put", "remove", "force", "store", "load", "other", "fill", "time", "reset", "damage", "begin")
+        )
+        if what in ("put", "store"):
+            self.bring(draw, where, key, moves=what == "store")
+        elif what == "load":
+            self.through(self.reserve("load", [key], draw.pick(OWNERS), where, draw))
+        elif what == "other":
+            self.bring(draw, where, draw.pick(self.keys))
+        elif what == "begin":
+            handle = self.reserve(draw.pick(("store", "load")), [key], draw.pick(OWNERS), where, draw)
+            if handle is not None and draw.chance(50):
+                self.move(handle, draw.pick((self.slot_bytes // 2, None)))
+        elif what == "fill":
+            self.fill(draw)
+        elif what == "time":
+            self.try_(Step("control.advance_clock", {"by_ms": draw.pick((TTL_MS, TTL_MS - 1, 2 * TTL_MS))}))
+        elif what == "damage":
+            fault = draw.pick(("corrupt", "truncate", "drop", "evict"))
+            self.try_(Step("control.inject", {"key": key, **where, "fault": fault}))
+        elif what == "reset":
+            self.try_(Step("residency.reset", {}))
+        else:
+            force = {"force": True} if what == "force" else {}
+            self.try_(Step("residency.remove", {"keys": [key], **where, **force}))
+
+    def bring(self, draw: Draw, where: Request, key: str, *, moves: bool | None = None) -> None:
+        """Rows for a key, by a put or by a store from its beginning to its end."""
+        puts = "residency.put" in self.ops and (draw.chance(50) if moves is None else not moves)
+        if puts:
+            self.make(Step("residency.put", {"key": key, **where, "data": self.fresh(draw, where, key)}))
+        else:
+            self.through(self.reserve("store", [key], draw.pick(OWNERS), where, draw))
+
+    def move(self, handle: Handle, count: int | None) -> None:
+        """Copy, if that is still allowed."""
+        self.try_(Step("residency.copy", {"txn": self.bound(handle), **({} if count is None else {"bytes": count})}))
+
+    def try_(self, step: Step) -> None:
+        """A step that is left out where it is not legal."""
+        with suppress(Illegal):
+            self.make(step)
+
     def tick(self, draw: Draw) -> None:
         """Time passes: short of a limit, up to it, or past it."""
         self.make(Step("control.advance_clock", {"by_ms": draw.pick((TTL_MS, 1, TTL_MS - 1, TTL_MS + 1, 2 * TTL_MS))}))
@@ -293,7 +380,7 @@ class ResidencyScene:
     def damage(self, draw: Draw) -> None:
         """Something happens to rows below the engine."""
         fault = draw.pick(("corrupt", "truncate", "drop", "evict"))
-        self.make(Step("control.inject", {"key": draw.pick(KEYS), **self.somewhere(draw), "fault": fault}))
+        self.make(Step("control.inject", {"key": draw.pick(self.keys), **self.somewhere(draw), "fault": fault}))
 
     def fill(self, draw: Draw) -> None:
         """More keys than there are slots, so that something is evicted or refused."""
@@ -308,13 +395,16 @@ class ResidencyScene:
     # --- what they share ------------------------------------------------------------------------------------------
 
     def somewhere(self, draw: Draw) -> Request:
-        """Mostly no tenant."""
-        return {"tenant": draw.pick(TENANTS)} if self.claims("tenants") and draw.chance(20) else {}
+        """One of the tenants, or none; in most examples there are none."""
+        return {"tenant": draw.pick(self.tenants)} if self.tenants and draw.chance(70) else {}
 
-    def some(self, draw: Draw) -> list[str]:
-        """One key, or two."""
-        first = draw.integer(0, len(KEYS) - 1)
-        return [KEYS[first]] if draw.chance(70) else [KEYS[first], KEYS[(first + 1) % len(KEYS)]]
+    def some(self, draw: Draw, more: Sequence[str] = ()) -> list[str]:
+        """One key, or several in any order."""
+        keys = [*self.keys, *more]
+        chosen = [keys.pop(draw.integer(0, len(keys) - 1))]
+        while keys and draw.chance(35):
+            chosen.append(keys.pop(draw.integer(0, len(keys) - 1)))
+        return chosen
 
     def fresh(self, draw: Draw, where: Request, key: str) -> NDArray[np.uint8]:
         """Rows that nobody brought before; of a key that has some, seldom the same again."""

@@ -39,6 +39,8 @@ class Fault(StrEnum):
     """A slot that nobody holds is not given."""
     CALL_REFUSED = "CALL_REFUSED"
     """A call that nothing speaks against was refused."""
+    PUBLISHED_ANYWAY = "PUBLISHED_ANYWAY"
+    """A completion is called done that the engine claims to check and that does not hold."""
     COUNTED_AGAIN = "COUNTED_AGAIN"
     """What is over, cancelled or unknown was completed once more."""
     NOT_MOVED = "NOT_MOVED"
@@ -56,6 +58,7 @@ REQUIREMENTS: Mapping[Fault, str] = {
     Fault.NOT_PUBLISHED: "RES-014",
     Fault.ROOM_REFUSED: "RES-009",
     Fault.CALL_REFUSED: "RES-014",
+    Fault.PUBLISHED_ANYWAY: "RES-022",
     Fault.COUNTED_AGAIN: "RES-027",
     Fault.NOT_MOVED: "RES-008",
     Fault.OUTCOME_FALSE: "RES-004",
@@ -174,6 +177,16 @@ class Keeping:
                 used += sum(store or grant.superseded for grant in transaction.moving)
         return max(0, monitor.slots - used)
 
+    def made_room(self) -> int:
+        """Slots that are free or can be made so: those that no transaction holds, where the engine evicts."""
+        monitor = self.monitor
+        free = self.room()
+        if monitor.slots is None or not monitor.claims("exact_slots") or not monitor.claims("evicts"):
+            return free
+        held = sum(self.shadows.values())
+        held += sum(len(one.moving) for one in monitor.transactions.values() if one.state is not State.REFUSED)
+        return max(free, monitor.slots - held)
+
     def _crowds(self, op: str, request: Request) -> bool:
         """Whether a call asks for more slots than are certainly free."""
         wanted = 0
@@ -237,14 +250,15 @@ class Keeping:
     def put(self, request: Request) -> Demand:
         """Stored where nothing was, replaced where something was; refused for want of room or while it is in use."""
         key = (request.get("tenant", ""), request["key"])
-        free = self.room() > 0
+        free = self.made_room() > 0
         if self.gone(key):
             allowed = ("stored",) if free else ("stored", "refused")
             return Demand(
                 {"/outcome": (Fault.ROOM_REFUSED if free else Fault.OUTCOME_FALSE, allowed)}, may_refuse=not free
             )
         if self.there(key):
-            allowed = ("replaced", "resident", *(() if free and not self.named(key) else ("refused",)))
+            new = () if self.monitor.claims("content_addressed") else ("replaced",)
+            allowed = (*new, "resident", *(() if free and not self.named(key) else ("refused",)))
             return Demand({"/outcome": (Fault.OUTCOME_FALSE, allowed)})
         return Demand()
 
@@ -271,7 +285,7 @@ class Keeping:
     def reserve(self, request: Request) -> Demand:
         """A slot for rows that are new, a lease on rows that are there."""
         members: Members = {}
-        free = self.room()
+        free = self.made_room()
         for index, name in enumerate(request["keys"]):
             key, at = (request.get("tenant", ""), name), f"/grants/{index}/outcome"
             if request["mode"] == "load":
@@ -326,7 +340,8 @@ class Keeping:
         if transaction.mode == "load" and not self._sound(transaction):
             return Demand()
         if reason is not None or not arrived:
-            return Demand(reason=reason)
+            checked = reason is not None and reason != "STALE_CACHE_GENERATION"
+            return Demand({"/outcome": (Fault.PUBLISHED_ANYWAY, OVER_AND_DONE)} if checked else {}, reason=reason)
         if transaction.mode == "store":
             self.published = {grant.key for grant in arrived}
         return Demand({"/outcome": (Fault.NOT_PUBLISHED, ("done",))}, may_refuse=False)
