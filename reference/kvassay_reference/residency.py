@@ -276,7 +276,7 @@ class Residency:
             self.drop(entry, one)
         if tier is None:
             self.renew(entry)
-        return "removed" if going or users else "absent"
+        return "removed" if going or (users and tier is None) else "absent"
 
     def protected(self, users: Sequence[Transaction]) -> bool:
         """Whether transactions keep what they copy from being removed."""

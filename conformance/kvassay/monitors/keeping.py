@@ -22,7 +22,7 @@ from ..core.engine import Refused, Reply, Returned
 from ..core.expect import PASS, Outcome
 from ..core.model import EngineDescription, Finding, Json, Verdict
 from ..core.pointers import Missing, resolve
-from .residency import Key, ResidencyMonitor, State, Transaction
+from .residency import Grant, Key, ResidencyMonitor, State, Transaction
 
 Request = Mapping[str, Any]
 Members = dict[str, tuple["Fault", tuple[Json, ...]]]
@@ -173,9 +173,13 @@ class Keeping:
         used += sum(len(entry.replicas & {"device", "host"}) or 1 for entry in monitor.entries.values() if entry.serves)
         for transaction in monitor.transactions.values():
             if transaction.state is not State.REFUSED:
-                store = transaction.mode == "store"
-                used += sum(store or grant.superseded for grant in transaction.moving)
+                own = transaction.mode == "store"
+                used += sum(own or not self._current(grant) for grant in transaction.moving)
         return max(0, monitor.slots - used)
+
+    def _current(self, grant: Grant) -> bool:
+        """Whether the key still stands for what was granted."""
+        return not grant.superseded and bool(self.monitor.known(grant.key).serves)
 
     def made_room(self) -> int:
         """Slots that are free or can be made so: those that no transaction holds, where the engine evicts."""
@@ -320,8 +324,8 @@ class Keeping:
         """Whether nothing stands in the way of its copy: of a load, rows that are as they were granted."""
         if transaction.mode == "store":
             return True
-        spoilt = any(grant.superseded or self.monitor.known(grant.key).damaged for grant in transaction.grants)
-        return not spoilt and (self.monitor.claims("leases") or all(self.there(one.key) for one in transaction.moving))
+        whole = all(self._current(grant) and not grant.damaged for grant in transaction.grants)
+        return whole and (self.monitor.claims("leases") or all(self.there(one.key) for one in transaction.moving))
 
     def complete(self, request: Request) -> Demand:
         """Done what is live and whole; nothing that is over."""

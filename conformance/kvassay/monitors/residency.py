@@ -127,6 +127,8 @@ class Grant:
     generation: int | None = None
     superseded: bool = False
     """The key got other rows or was removed since: a store may not publish over that, a load protects none of it."""
+    damaged: bool = False
+    """Of a load: its source was damaged below the engine, whatever the key stands for by now."""
     spoiled: Outcome = PASS
     """Of a load: what stands at its destination is not what was granted."""
 
@@ -304,6 +306,7 @@ class ResidencyMonitor:
             key = (tenant, name)
             sees = frozenset((digest(data[index]),)) if mode == "store" else self.known(key).serves
             grant = Grant(key, given["outcome"], sees, given.get("slot"), given.get("generation"))
+            grant.damaged = self.known(key).damaged
             grants.append(grant)
             if mode == "store":
                 self.entry(key).remember(*sees)
@@ -344,7 +347,7 @@ class ResidencyMonitor:
             joined = grant.outcome == "joined" and not transaction.copied
             if rows is not None and (joined or transaction.copied >= self.slot_bytes):
                 grant.spoiled = self._served(grant.key, grant.sees, rows, f"/data/{index}")
-                if grant.spoiled is not PASS and not self.known(grant.key).damaged:
+                if grant.spoiled is not PASS and not grant.damaged:
                     return grant.spoiled
         return PASS
 
@@ -404,6 +407,8 @@ class ResidencyMonitor:
             key = _key(request, request["key"])
             entry = self.entry(key)
             entry.damaged, entry.doubtful = True, entry.doubtful or not seen
+            for _, grant in self.by_key.get(key, ()):
+                grant.damaged = True
             self._retire(key)
         return PASS
 
