@@ -151,7 +151,8 @@ class Transaction:
     """Grants whose bytes this transaction moves."""
 
     def __post_init__(self) -> None:
-        self.moving = [grant for grant in self.grants if grant.outcome == "granted"]
+        moving = [grant for grant in self.grants if grant.outcome == "granted"]
+        self.moving = self.grants if len(moving) == len(self.grants) else moving
 
     @property
     def touches(self) -> bool:
@@ -167,6 +168,7 @@ class ResidencyMonitor:
         self.capabilities = {
             name.partition(".")[2]: value for name, value in declared.items() if name.startswith("residency.")
         }
+        self.reads_source = self.claims("reads_source")
         self.slot_bytes = 0
         self.slots: int | None = None
         self.ttl_ms: dict[str, int] = {}
@@ -201,12 +203,15 @@ class ResidencyMonitor:
             return PASS
         if not isinstance(reply, Returned):
             return self._refused(op, request) if isinstance(reply, Refused) else PASS
-        told = reply.value.get("events", ())
-        own = [one for one in told if not self._happened(one["txn"], one["event"])]
-        outcome = react(self, request, reply.value)
-        for event in own:
-            self._happened(event["txn"], event["event"])
-        if outcome is PASS and not reply.value.get("engine_calls", 1) and op not in ("residency.open", *CONTROLS):
+        value = reply.value
+        if value.get("events"):
+            own = [one for one in value["events"] if not self._happened(one["txn"], one["event"])]
+            outcome = react(self, request, value)
+            for event in own:
+                self._happened(event["txn"], event["event"])
+        else:
+            outcome = react(self, request, value)
+        if outcome is PASS and not value.get("engine_calls", 1) and op not in ("residency.open", *CONTROLS):
             return Outcome(Verdict.INCONCLUSIVE, Finding(None, "/engine_calls", "the engine was not called"))
         return outcome
 
@@ -304,16 +309,21 @@ class ResidencyMonitor:
         grants = []
         for index, (name, given) in enumerate(zip(request["keys"], result["grants"], strict=False)):
             key = (tenant, name)
-            sees = frozenset((digest(data[index]),)) if mode == "store" else self.known(key).serves
-            grant = Grant(key, given["outcome"], sees, given.get("slot"), given.get("generation"))
-            grant.damaged = self.known(key).damaged
-            grants.append(grant)
+            told = given["outcome"]
             if mode == "store":
-                self.entry(key).remember(*sees)
-                if grant.outcome in ("granted", "refused") and self.claims("reads_source"):
-                    self.entry(key).serves, self.entry(key).replicas = sees, DEVICE
-            elif grant.outcome in ("granted", "resident"):
-                self._seen_in(key, given.get("tier"))
+                payload, entry = digest(data[index]), self.entry(key)
+                sees, damaged = frozenset((payload,)), entry.damaged
+                entry.remember(payload)
+                if self.reads_source and told in ("granted", "refused"):
+                    entry.serves, entry.replicas = sees, DEVICE
+            else:
+                known = self.known(key)
+                sees, damaged = known.serves, known.damaged
+                if "tier" in given and told in ("granted", "resident"):
+                    self._seen_in(key, given["tier"])
+            grant = Grant(key, told, sees, given.get("slot"), given.get("generation"))
+            grant.damaged = damaged
+            grants.append(grant)
             outcome = self._granted(mode, grant, index)
             if outcome is not PASS:
                 return outcome
@@ -333,9 +343,11 @@ class ResidencyMonitor:
         transaction = self.transactions.get(request["txn"])
         if transaction is None:
             return PASS
-        waiting = sum(grant.outcome == "joined" for grant in transaction.grants)
+        keys = len(transaction.moving)
+        if keys != len(transaction.grants):
+            keys += sum(grant.outcome == "joined" for grant in transaction.grants)
         asked, left = request.get("bytes"), self.slot_bytes - transaction.copied
-        each, keys = left if asked is None else min(asked, left), len(transaction.moving) + waiting
+        each = left if asked is None else min(asked, left)
         if result["bytes"] > each * keys:
             return broken(
                 Rule.WITNESS_FALSE, "/bytes", f"{result['bytes']} bytes moved where {each} a key were asked for"
@@ -357,15 +369,18 @@ class ResidencyMonitor:
         if transaction is None:
             return PASS
         lives = transaction.state is not State.QUARANTINED and result["outcome"] == "done"
+        failed = request.get("failed", ())
         for grant in transaction.moving if lives else ():
-            if grant.key[1] in request.get("failed", ()) or transaction.copied < self.slot_bytes:
+            if transaction.copied < self.slot_bytes or grant.key[1] in failed:
                 continue
             entry = self.entry(grant.key)
             if transaction.mode == "load":
                 if grant.spoiled is not PASS:
                     return grant.spoiled
                 entry.replicas |= DEVICE if entry.replicas else NONE
-            elif not grant.superseded and self._receipt_fits(transaction, grant, request.get("receipt", {})):
+            elif not grant.superseded and (
+                "receipt" not in request or self._receipt_fits(transaction, grant, request["receipt"])
+            ):
                 same = entry.serves == grant.sees
                 entry.serves = grant.sees
                 entry.replicas = entry.replicas | HOST if same else HOST
