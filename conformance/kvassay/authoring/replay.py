@@ -187,6 +187,8 @@ def _selects(oracle: OracleEngine, op: str, request: Json, result: Any, expect: 
     near = [_near(oracle, op, request, result, at) for at in asked["close"]]
     near += [{**_near(oracle, op, request, result, at, of), "side": side} for at, side, of in asked["sides"]]
     rest = {key: value for key, value in expect.items() if key != "oracle"}
+    if not supports:
+        return {"close": near, **rest}
     return {"selects": {"supports": supports, **({"close": near} if near else {})}, **rest}
 
 
