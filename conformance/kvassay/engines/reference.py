@@ -13,6 +13,7 @@ from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
 from .reference_lifecycle import LifecycleReference
 from .reference_offload import OffloadReference
+from .reference_placement import PlacementReference
 from .reference_selectors import SelectorReference
 
 ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "reference-torch": "ReferenceTorch"}
@@ -21,7 +22,9 @@ ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "re
 VERSION = "0.1.0"
 
 
-class Reference(AttentionReference, IdentityReference, OffloadReference, LifecycleReference, SelectorReference):
+class Reference(
+    AttentionReference, IdentityReference, OffloadReference, LifecycleReference, SelectorReference, PlacementReference
+):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
     engine = EngineInfo("reference", VERSION, notes="NumPy")
