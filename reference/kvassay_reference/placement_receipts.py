@@ -82,7 +82,8 @@ def listed(several: Spans) -> list[int]:
 
 def without(several: Spans, taken: Sequence[int]) -> list[list[int]]:
     """What is left of spans, as the fewest spans."""
-    gone, left = set(taken), []
+    gone = set(taken)
+    left: list[list[int]] = []
     for position in listed(several):
         if position in gone:
             continue
@@ -122,9 +123,7 @@ def scan(q: Array, k: Array, v: Array, scale: float, kv_head_of: Sequence[int], 
     attention.check_rows(q, k, v, kv_head_of, places, every, None)
     picked = xp.asarray(list(rows), dtype=xp.int64)
     k, v = xp.take(k, picked, axis=0), xp.take(v, picked, axis=0)
-    return attention.partial(
-        q, k, v, scale=scale, kv_head_of=kv_head_of, positions=picked, q_position=0, mask=every
-    )
+    return attention.partial(q, k, v, scale=scale, kv_head_of=kv_head_of, positions=picked, q_position=0, mask=every)
 
 
 def receipt(

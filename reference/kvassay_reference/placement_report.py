@@ -1,4 +1,4 @@
-"""Rules of a report of placed attention: what methods do, what the bytes come to, and what was decided and published."""
+"""Rules of a report of placed attention: methods, bytes, and what was decided and published."""
 
 from __future__ import annotations
 

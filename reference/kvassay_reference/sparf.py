@@ -111,9 +111,7 @@ def check_index(index: Mapping[str, int], rows: int) -> None:
         raise Refusal("DUAL_INDEX_DIVERGED", f"{dict(index)} for {rows} rows")
 
 
-def attended(
-    q: Array, k: Array, v: Array, head: int, positions: Sequence[int], scale: float
-) -> Array:
+def attended(q: Array, k: Array, v: Array, head: int, positions: Sequence[int], scale: float) -> Array:
     """Step 6: exact softmax of one query head over the selected rows, all channels; ``q`` [1, d], output [d_v]."""
     xp = array_namespace(q, k, v)
     picked = xp.asarray(list(positions), dtype=xp.int64)
@@ -167,7 +165,9 @@ class HeadRead:
     token_pages: list[int]
 
 
-def head_read(layout: Layout, rows: int, channels: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]) -> HeadRead:
+def head_read(
+    layout: Layout, rows: int, channels: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+) -> HeadRead:
     """Pages that hold at least one selected unit of any of these query heads, each once."""
     every = sorted({unit for several in channels for unit in several})
     which = sorted({unit for several in positions for unit in several})

@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
-from kvassay_reference import attention, offload, placement, placement_batch, placement_receipts, placement_report, sparf
+from kvassay_reference import (
+    attention,
+    offload,
+    placement,
+    placement_batch,
+    placement_receipts,
+    placement_report,
+    sparf,
+)
 from kvassay_reference.attention import Mask, State
 from kvassay_reference.errors import Refusal
 from kvassay_reference.offload import Rule, Spans
@@ -330,8 +338,7 @@ class PlacementReference(ReferencePart):
         offload.accept(self.plc_overlap_rules(asked, receipts))
         offload.accept(self.plc_gap_rules(asked, receipts))
         done = [
-            attention.finish(self.plc_merge(placement_receipts.of_head(receipts, head)))
-            for head in range(asked.heads)
+            attention.finish(self.plc_merge(placement_receipts.of_head(receipts, head))) for head in range(asked.heads)
         ]
         out, lse = (np.concatenate([np.asarray(self.outward(one[part])) for one in done]) for part in (0, 1))
         return {"out": out, "lse": lse}
@@ -356,7 +363,7 @@ class PlacementReference(ReferencePart):
             **found,
             "receipts": len(receipts),
             "support_sha256": placement_receipts.digest(asked.cover),
-            "state_bytes": sum(one[part].nbytes for one in receipts for part in ("m", "l", "u")),
+            "state_bytes": sum(one[part].nbytes for one in receipts for part in ("m", "l", "u") if part in one),
         }
 
     # sessions
@@ -619,7 +626,8 @@ class PlacementReference(ReferencePart):
             found = self.flash_selection(request)
         outs = []
         for query, one in enumerate(found):
-            exact = self.flash_exact(request, query, one)
+            with refusals_named():
+                exact = self.flash_exact(request, query, one)
             outs.append(self.outward(self.flash_corrected(exact, one.alpha, means[kv_head_of[query], :])))
         selected = [one.channels for one in found], [one.positions for one in found]
         reads = self.flash_reads(layout, k.shape[0], (k.shape[1], kv_head_of), *selected)
