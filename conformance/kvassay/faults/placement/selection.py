@@ -388,7 +388,7 @@ class DenseAttention(Exact):
 class SlightlyOffOutput(Exact):
     """Outputs are kept in 17 bits."""
 
-    killed_by = case("attend/budgets", "attend/real-shape")
+    killed_by = case("attend/budgets", "attend/base")
 
     def flash_exact(self, request: Request, query: int, one: Selection) -> Any:
         return super().flash_exact(request, query, one) * np.float32(1 + 2.0**-15)
