@@ -12,9 +12,9 @@ from kvassay.runner import environment
 from rich.console import Console
 from rich.table import Table
 
-from . import attention, corpus, runner
+from . import attention, corpus, runner, selectors
 
-BENCHES = {"runner": runner, "attention": attention, "corpus": corpus}
+BENCHES = {"runner": runner, "attention": attention, "selectors": selectors, "corpus": corpus}
 
 
 @click.command(help=__doc__)

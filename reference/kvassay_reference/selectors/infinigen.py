@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from array_api_compat import array_namespace, device
 
 from ..errors import Refusal
-from .rows import Array, History, attend, best, check_ascending, check_map, query_groups, take_rows, top, working
+from .rows import (
+    Array,
+    History,
+    attend,
+    best,
+    check_ascending,
+    check_map,
+    in_query_order,
+    query_groups,
+    take_rows,
+    top,
+    working,
+)
 
 PAPER, SPEED, ACCURACY, LLAMA = (
     "infinigen/paper",
@@ -125,8 +137,7 @@ class InfiniGen:
             rest = xp.nonzero(xp.all(every[:, None] != columns[head][None, :], axis=1))[0]
             remainders.append(self.remainder(xp.take(q, rest, axis=1), xp.take(k, rest, axis=1)))
             order += group
-        back = [order.index(query) for query in range(len(order))]
-        return take_rows(xp.concat(scores), back), take_rows(xp.concat(remainders), back)
+        return in_query_order(scores, order), in_query_order(remainders, order)
 
     def partial(self, queries: Array, keys: Array, columns: Array) -> Array:
         """Products over the same columns of queries [n, d] and keys [T, d], [n, T]."""
@@ -231,7 +242,6 @@ class InfiniGen:
         self.check_columns(columns, int(k.shape[1]), int(k.shape[2]))
         if b is not None and b.shape != w.shape[1:]:
             raise Refusal("SHAPE_MISMATCH", f"a bias of shape {tuple(b.shape)}")
-        xp = array_namespace(x)
         bias = None if b is None else working(b, accumulate)
         query = self.rehearsed_query(working(x, accumulate), working(w, accumulate), bias)
         scores, order = [], []
@@ -239,7 +249,7 @@ class InfiniGen:
             if group:
                 scores.append(self.partial(take_rows(query, group), working(k[:, head, :], accumulate), columns[head]))
                 order += group
-        return take_rows(xp.concat(scores), [order.index(one) for one in range(len(order))])
+        return in_query_order(scores, order)
 
     # selection
 

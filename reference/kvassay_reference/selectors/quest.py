@@ -10,7 +10,19 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from ..errors import Refusal
-from .rows import Array, History, attend, best, check_ascending, check_map, integers, query_groups, take_rows, working
+from .rows import (
+    Array,
+    History,
+    attend,
+    best,
+    check_ascending,
+    check_map,
+    in_query_order,
+    integers,
+    query_groups,
+    take_rows,
+    working,
+)
 
 PAPER, CODE, KERNEL, HARNESS = "quest/paper", "quest/code", "quest/kernel", "quest/harness"
 RULES = (PAPER, CODE, KERNEL, HARNESS)
@@ -81,7 +93,6 @@ class Quest:
         if q.ndim != 2 or minimum.ndim != 3 or minimum.shape != maximum.shape or q.shape[1] != minimum.shape[2]:
             raise Refusal("SHAPE_MISMATCH", f"q {tuple(q.shape)} and metadata {tuple(minimum.shape)}")
         check_map(kv_head_of, q.shape[0], minimum.shape[1])
-        xp = array_namespace(q)
         found, order = [], []
         for head, group in enumerate(query_groups(kv_head_of, int(minimum.shape[1]))):
             if group:
@@ -89,7 +100,7 @@ class Quest:
                 low, high = (working(side[:, head, :], accumulate) for side in (minimum, maximum))
                 found.append(self.group_bounds(queries, low, high))
                 order += group
-        return take_rows(xp.concat(found), [order.index(query) for query in range(len(order))])
+        return in_query_order(found, order)
 
     def group_bounds(self, queries: Array, low: Array, high: Array) -> Array:
         """Bounds [n, P] of one K/V head's pages [P, d] for the queries [n, d] that read it."""

@@ -109,6 +109,14 @@ def take_rows(array: Array, indices: Sequence[int]) -> Array:
     return array_namespace(array).take(array, integers(array, indices), axis=0)
 
 
+def in_query_order(parts: Sequence[Array], order: Sequence[int]) -> Array:
+    """Rows of several groups as one array; ``order`` names the query head of each row."""
+    joined = parts[0] if len(parts) == 1 else array_namespace(*parts).concat(list(parts))
+    if list(order) == list(range(len(order))):
+        return joined
+    return take_rows(joined, [list(order).index(query) for query in range(len(order))])
+
+
 def top(scores: Array, count: int) -> Array:
     """Indices of the ``count`` largest of a row, best first; ties go to the lower index."""
     return array_namespace(scores).argsort(-scores, stable=True)[: max(count, 0)]
@@ -136,7 +144,7 @@ def check_ascending(found: Array, limit: int, reason: str = "CANDIDATE_OUT_OF_RA
     xp = array_namespace(found)
     if found.shape[0] and (int(xp.min(found)) < 0 or int(xp.max(found)) >= limit):
         raise Refusal(reason, f"outside 0 .. {limit - 1}")
-    if bool(xp.any(found[1:] <= found[:-1])):
+    if found.shape[0] > 1 and bool(xp.any(found[1:] <= found[:-1])):
         raise Refusal("CANDIDATES_NOT_ASCENDING")
 
 
@@ -170,5 +178,4 @@ def attend(history: History, scale: float, supports: Sequence[tuple[Sequence[int
         outs.append(out)
         masses.append(mass)
         order += members
-    back = [order.index(query) for query in range(len(order))]
-    return take_rows(xp.concat(outs), back), take_rows(xp.concat(masses), back)
+    return in_query_order(outs, order), in_query_order(masses, order)

@@ -10,7 +10,7 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from ..errors import Refusal
-from .rows import Array, History, attend, best, check_ascending, integers, softmax, take_rows, working
+from .rows import Array, History, attend, best, check_ascending, in_query_order, integers, softmax, take_rows, working
 
 PAPER, CODE, BENCHMARK, LLAMA = "sparq/paper", "sparq/code", "sparq/benchmark", "sparq/llama-cpp"
 RULES = (PAPER, CODE, BENCHMARK, LLAMA)
@@ -119,7 +119,6 @@ class Sparq:
     def select(self, rule: str, history: History, channels: int, rows: int, local: int) -> Selection:
         """Channels, proxies and rows; raises :class:`Refusal`."""
         history.checked()
-        xp = array_namespace(history.q)
         budget = self.budget(rule, history, channels, rows, local)
         legal, forced = history.legal, self.window(history, budget.local)
         chosen, positions, temperatures, proxies, masses, order = [], [], [], [], [], []
@@ -141,9 +140,7 @@ class Sparq:
             proxies.append(proxy)
             masses.append(self.mass(proxy, found))
             order += group
-        back = [order.index(query) for query in range(len(order))]
-        joined = (take_rows(xp.concat(parts), back) for parts in (temperatures, proxies, masses))
-        temperature, proxy, mass = joined
+        temperature, proxy, mass = (in_query_order(parts, order) for parts in (temperatures, proxies, masses))
         return Selection(chosen, temperature, proxy, positions, mass)
 
     def mass(self, proxy: Array, positions: Array) -> Array:
