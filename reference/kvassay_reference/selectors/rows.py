@@ -119,7 +119,7 @@ def in_query_order(parts: Sequence[Array], order: Sequence[int]) -> Array:
 
 def top(scores: Array, count: int) -> Array:
     """Indices of the ``count`` largest of a row, best first; ties go to the lower index."""
-    return array_namespace(scores).argsort(-scores, stable=True)[: max(count, 0)]
+    return array_namespace(scores).argsort(-scores, stable=True)[: min(max(count, 0), scores.shape[0])]
 
 
 def best(scores: Array, count: int) -> Array:
