@@ -12,6 +12,7 @@ from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
 from .reference_lifecycle import LifecycleReference
+from .reference_memory import MemoryReference
 from .reference_offload import OffloadReference
 from .reference_placement import PlacementReference
 from .reference_selectors import SelectorReference
@@ -23,7 +24,13 @@ VERSION = "0.1.0"
 
 
 class Reference(
-    AttentionReference, IdentityReference, OffloadReference, LifecycleReference, SelectorReference, PlacementReference
+    AttentionReference,
+    IdentityReference,
+    OffloadReference,
+    LifecycleReference,
+    SelectorReference,
+    PlacementReference,
+    MemoryReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
