@@ -208,10 +208,11 @@ class MemoryReference(ReferencePart):
             return {"adjacency": self.outward(self.mem_event_graph(request))}
 
     mem_metrics: ClassVar[Mapping[str, events.Metric]] = events.METRICS
+    mem_code_metrics: ClassVar[Mapping[str, events.Metric]] = events.CODE
 
     def emllm_quality(self, request: Request) -> Result:
         """A metric at one cut."""
-        table = events.CODE if request.get("rule") == "emllm/code" else self.mem_metrics
+        table = self.mem_code_metrics if request.get("rule") == "emllm/code" else self.mem_metrics
         with refusals_named():
             graph = self.inward(request["adjacency"])
             return {"value": events.quality(graph, request["cut"], table[request["metric"]])}
