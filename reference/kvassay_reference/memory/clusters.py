@@ -30,10 +30,14 @@ class Clustered(NamedTuple):
 
 
 def nearest(points: Array, centroids: Array) -> Array:
-    """[H_kv, rows]: cluster of the largest cosine, the lower one among equals; points are of length one."""
+    """[H_kv, rows]: cluster of the largest cosine, the lower one among equals; points are of length one.
+
+    Cosines are summed in float64 and compared in float32: equal centroids tie, however a product is cut into blocks.
+    """
     xp = array_namespace(points)
     facing, _ = directions(centroids)
-    return xp.argmax(xp.matmul(points, xp.matrix_transpose(facing)), axis=-1)
+    exact = xp.matmul(xp.astype(points, xp.float64), xp.matrix_transpose(xp.astype(facing, xp.float64)))
+    return xp.argmax(xp.astype(exact, xp.float32), axis=-1)
 
 
 def one_hot(labels: Array, clusters: int, like: Array) -> Array:

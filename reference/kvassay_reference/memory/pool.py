@@ -156,7 +156,7 @@ def unit_rules(document: Json) -> Iterator[Rule]:
     yield stated["recalled"] == recalled, "RECALLED_ROWS_MISMATCH"
     yield stated["source_positions"] == recalled, "POSITIONS_COMPACTED"
     yield stated["distance"] == ask["local_rows"] - 1, "DISTANCE_MISMATCH"
-    yield stated["support"] == units.support_of(found, chosen), "SUPPORT_MISMATCH"
+    yield stated["support"] == units.support_of(found, chosen), "RECALLED_SUPPORT_MISMATCH"
 
 
 def event_rules(document: Json) -> Iterator[Rule]:
@@ -168,7 +168,7 @@ def event_rules(document: Json) -> Iterator[Rule]:
     yield 1 <= ask["minimum_rows"] <= ask["maximum_rows"], "EVENT_SIZES_IMPOSSIBLE"
     marks = events.mark(np.asarray(pool["surprise"], dtype=float), ask["window"], ask["gamma"], ask["ddof"])
     candidates = [cut for cut in marks.boundaries if cut < end]
-    yield stated["candidates"] == candidates, "CANDIDATES_MISMATCH"
+    yield stated["candidates"] == candidates, "SURPRISE_CANDIDATES_MISMATCH"
     yield all(a < b for a, b in pairwise(stated["boundaries"])), "BOUNDARIES_NOT_ASCENDING"
     keys = one_head(pool["k"][:end])
     refined = events.refine(
@@ -201,7 +201,7 @@ def event_rules(document: Json) -> Iterator[Rule]:
     yield stated["contiguity"] == found.contiguity, "CONTIGUITY_MISMATCH"
     yield stated["recalled"] == found.rows, "RECALLED_ROWS_MISMATCH"
     yield stated["tokens"] == len(found.rows), "TOKENS_MISMATCH"
-    yield stated["support"] == [*found.rows, *range(end, committed)], "SUPPORT_MISMATCH"
+    yield stated["support"] == [*found.rows, *range(end, committed)], "RECALLED_SUPPORT_MISMATCH"
 
 
 def span_index(
@@ -239,7 +239,7 @@ def cluster_rules(document: Json) -> Iterator[Rule]:
     yield stated["order"] == found.order[0].tolist(), "SELECTION_MISMATCH"
     yield len(stated["recalled"]) <= ask["budget"], "BUDGET_EXCEEDED"
     yield stated["recalled"] == found.rows[0], "RECALLED_ROWS_MISMATCH"
-    yield stated["support"] == [*range(sink), *found.rows[0], *range(first, committed)], "SUPPORT_MISMATCH"
+    yield stated["support"] == [*range(sink), *found.rows[0], *range(first, committed)], "RECALLED_SUPPORT_MISMATCH"
     later = stated["next"]
     generation = stated["index"]["index_generation"] + 1
     yield set(later["generations"].values()) == {generation}, "PARTIAL_PUBLICATION"

@@ -199,7 +199,7 @@ def unit_rules(records: Records) -> Iterator[Rule]:
     scores = units.lookup_scores(records.query[None, ...], table, document["identity"]["kv_head_of"])
     chosen = best(scores.sum(axis=0), ask["top_units"])
     yield document["selected_units"] == chosen, "SELECTION_MISMATCH"
-    yield document["support"]["infllm"] == units.support_of(found, chosen), "SUPPORT_MISMATCH"
+    yield document["support"]["infllm"] == units.support_of(found, chosen), "RECALLED_SUPPORT_MISMATCH"
 
 
 def event_rules(records: Records) -> Iterator[Rule]:
@@ -222,7 +222,7 @@ def event_rules(records: Records) -> Iterator[Rule]:
     yield not set(document["similarity"]) & set(document["contiguity"]), "EVENT_TWICE"
     yield document["contiguity"] == found.contiguity, "CONTIGUITY_MISMATCH"
     support = [*range(ask["initial_rows"]), *found.rows, *range(sealed.open[0], records.committed)]
-    yield document["support"]["emllm"] == support, "SUPPORT_MISMATCH"
+    yield document["support"]["emllm"] == support, "RECALLED_SUPPORT_MISMATCH"
 
 
 def window_rules(records: Records) -> Iterator[Rule]:
@@ -276,7 +276,7 @@ def cluster_rules(records: Records) -> Iterator[Rule]:
     yield all(len(line) <= ask["budget"] for line in stated["recalled"]), "BUDGET_EXCEEDED"
     yield stated["recalled"] == found.rows, "RECALLED_ROWS_MISMATCH"
     support = [[*range(ask["sink_rows"]), *line, *range(end, records.committed)] for line in found.rows]
-    yield records.document["support"]["clusterkv"] == support, "SUPPORT_MISMATCH"
+    yield records.document["support"]["clusterkv"] == support, "RECALLED_SUPPORT_MISMATCH"
 
 
 def claim_rules(document: Json) -> Iterator[Rule]:

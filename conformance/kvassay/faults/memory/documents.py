@@ -87,7 +87,7 @@ UNCHECKED = {
     ),
     "POSITIONS_COMPACTED": ("MEM-007", "admit/rank-as-position", "audit/position-of-rank", "audit/positions-compacted"),
     "DISTANCE_MISMATCH": ("MEM-014", "admit/true-distance"),
-    "SUPPORT_MISMATCH": (
+    "RECALLED_SUPPORT_MISMATCH": (
         "MEM-013",
         "admit/window-left-out",
         "admit/initial-row-left-out",
@@ -97,7 +97,7 @@ UNCHECKED = {
         "audit/event-rows-left-out",
         "audit/cluster-support-without-window",
     ),
-    "CANDIDATES_MISMATCH": ("MEM-020", "admit/candidate-missed"),
+    "SURPRISE_CANDIDATES_MISMATCH": ("MEM-020", "admit/candidate-missed"),
     "BOUNDARIES_NOT_ASCENDING": ("MEM-025", "admit/boundaries-reordered"),
     "BOUNDARIES_MISMATCH": ("MEM-025", "admit/worse-cut", "audit/quiet-row-as-boundary", "audit/surprise-rises"),
     "EVENTS_MISMATCH": (
@@ -461,7 +461,7 @@ class OneMetric(Fault):
 
     def mem_pool_rules(self, document: Request) -> Iterator[Rule]:
         yield from super().mem_pool_rules(document)
-        yield document["emllm"]["settings"]["ddof"] == 1, "CANDIDATES_MISMATCH"
+        yield document["emllm"]["settings"]["ddof"] == 1, "SURPRISE_CANDIDATES_MISMATCH"
 
 
 class LenientMembers(Fault):
