@@ -40,7 +40,12 @@ class Batch:
     """Requests by part; every time follows from them."""
 
     profile: Profile
-    parts: dict[str, list[Job]] = field(default_factory=lambda: {name: [] for name in PARTS})
+    parts: dict[str, list[Job]] = field(init=False)
+    """Requests, in a list for each part."""
+
+    def __post_init__(self) -> None:
+        """Begin without requests."""
+        self.parts = {name: [] for name in PARTS}
 
     def tokens(self, *parts: str) -> int:
         """Tokens or rows of some parts."""
@@ -135,11 +140,11 @@ def first_batches(queues: Queues, profile: Profile) -> tuple[Pair, Batch]:
     return pair, alone
 
 
-def trim(batch: Batch, threshold: int, needed: Callable[[], bool] = lambda: False) -> None:
+def trim(batch: Batch, threshold: int, needed: Callable[[], bool] | None = None) -> None:
     """Drop prefills from the end until one is needed: a GPU prefill, or one that linear work can still take."""
     while batch.prefills:
         part, job = batch.drop_prefill()
-        if part == "gpu_prefill" or batch.width < threshold or needed():
+        if part == "gpu_prefill" or batch.width < threshold or (needed is not None and needed()):
             batch.parts[part].append(job)
             return
 

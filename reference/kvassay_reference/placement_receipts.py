@@ -252,11 +252,11 @@ class Attempt:
 
     asked: Asked
     fallback: str
-    receipts: list[Json] = field(default_factory=list)
-    rejected: dict[str, int] = field(default_factory=dict)
+    receipts: list[Json] = field(init=False, default_factory=list)
+    rejected: dict[str, int] = field(init=False, default_factory=dict)
     """Rejections by reason, in the order of their first one."""
-    published: str | None = None
-    deadline_missed: bool = False
+    published: str | None = field(init=False, default=None)
+    deadline_missed: bool = field(init=False, default=False)
 
     @property
     def deadline_ms(self) -> float:

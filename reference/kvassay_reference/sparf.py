@@ -27,7 +27,7 @@ class Selection(NamedTuple):
 
     channels: list[int]
     share: float
-    """|q_I| / |q| in the 1-norm; 1 for a query of zeros."""
+    """Share of the selected channels in the query's 1-norm; 1 for a query of zeros."""
     positions: list[int]
     alpha: float
     """Softmax mass of the selected rows, by importance."""
