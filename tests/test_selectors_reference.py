@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from typing import Any
 
@@ -220,7 +221,7 @@ def test_pools(request_: Json) -> None:
 @given(st.sampled_from(["sparq", "quest", "infinigen"]), st.data())
 def test_receipts(method: str, data: st.DataObject) -> None:
     """One or two numbers of a receipt are changed; both tell the same reason, or none."""
-    document = expand({"$base": f"selectors/{method}"}, root())
+    document = copy.deepcopy(expand({"$base": f"selectors/{method}"}, root()))
     places = list(_numbers(document))
     for _ in range(data.draw(st.integers(0, 2))):
         *path, last = data.draw(st.sampled_from(places))
@@ -266,7 +267,7 @@ def test_no_expected_selection_hangs_on_rounding() -> None:
 def test_the_corpus_passes_on_arrays_of_the_standard_alone() -> None:
     results = check(ReferenceStrict, contracts=["selectors"]).results
     wrong = [r for r in results if r.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
-    assert wrong == []
+    assert [(r.case.id, r.finding and r.finding.message) for r in wrong] == []
     assert sorted(r.case.id for r in results if r.unsupported) == [
         "selectors/published/quest-t11-h2-d4-ps4-budget2-float16",
         "selectors/quest-metadata/half-precision",
