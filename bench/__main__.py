@@ -12,9 +12,9 @@ from kvassay.runner import environment
 from rich.console import Console
 from rich.table import Table
 
-from . import attention, corpus, runner, trace
+from . import attention, corpus, runner, selectors, trace
 
-BENCHES = {"runner": runner, "attention": attention, "corpus": corpus, "trace": trace}
+BENCHES = {"runner": runner, "attention": attention, "selectors": selectors, "corpus": corpus, "trace": trace}
 
 
 @click.command(help=__doc__)

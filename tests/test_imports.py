@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kvassay.authoring import sources
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = ROOT / "conformance" / "kvassay"
@@ -81,15 +82,41 @@ def test_the_reference_and_the_kernels_know_no_suite(source: str) -> None:
 
 
 def test_oracles_stand_on_the_standard_library_alone() -> None:
-    oracles = [ROOT / "fixtures" / "_oracle.py", *sorted((ROOT / "fixtures").glob("*/oracle.py"))]
+    fixtures = ROOT / "fixtures"
+    shared = [fixtures / "_oracle.py", fixtures / "_selection.py"]
+    oracles = [*shared, *sorted(fixtures.glob("*/oracle.py")), *sorted(fixtures.glob("*/oracle_*.py"))]
     assert len(oracles) > 2
-    foreign = [
-        f"{named(path)} imports {name}"
-        for path in oracles
-        for name in imports(path, package(path, ROOT))
-        if name.partition(".")[0] not in sys.stdlib_module_names and not name.startswith("fixtures._oracle")
-    ]
+    foreign = []
+    for path in oracles:
+        own = package(path, ROOT)
+        legal = ("fixtures._oracle", "fixtures._selection", *([f"{own}.oracle_"] if own != "fixtures" else []))
+        foreign += [
+            f"{named(path)} imports {name}"
+            for name in imports(path, own)
+            if name.partition(".")[0] not in sys.stdlib_module_names and not name.startswith(legal)
+        ]
     assert foreign == []
+
+
+def test_what_an_oracle_imports_beside_the_shared_one_stands_in_its_reads() -> None:
+    for path in sorted((ROOT / "fixtures").glob("*/oracle.py")):
+        contract = path.parent.name
+        used = {"_selection.py"} if _imports_selection(path.parent) else set()
+        used |= {f"{contract}/{part.name}" for part in path.parent.glob("oracle_*.py")}
+        named_in_reads = {
+            found.relative_to(ROOT / "fixtures").as_posix()
+            for found in sources.read(contract, ROOT)
+            if found.suffix == ".py"
+        }
+        assert used <= named_in_reads, contract
+
+
+def _imports_selection(folder: Path) -> bool:
+    return any(
+        name.startswith("fixtures._selection")
+        for path in [folder / "oracle.py", *folder.glob("oracle_*.py")]
+        for name in imports(path, package(path, ROOT))
+    )
 
 
 def test_a_wrong_import_is_seen(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ EITHER = {
     ]
 }
 
+SELECTS = {"selects": {"supports": [{"at": "/v", "lists": [{"legal": 2, "most": 1}]}], "close": CLOSE["close"]}}
+
 
 @pytest.mark.parametrize(
     ("expect", "reply", "verdict"),
@@ -105,6 +107,10 @@ EITHER = {
         (CLOSE, returned(n=np.float16([1.0])), Verdict.FAIL),
         (CLOSE, returned(n=np.float32([[1.0]])), Verdict.FAIL),
         (CLOSE, returned(), Verdict.FAIL),
+        (SELECTS, returned(v=[[1]], n=np.float32([1.0])), Verdict.PASS),
+        (SELECTS, returned(v=[[1, 0]], n=np.float32([1.0])), Verdict.FAIL),
+        (SELECTS, returned(v=[[1]], n=np.float32([2.0])), Verdict.FAIL),
+        (SELECTS, Refused("A"), Verdict.FAIL),
     ],
 )
 def test_expectations(expect: dict[str, Any], reply: Reply, verdict: Verdict) -> None:
@@ -275,7 +281,9 @@ REPLIES = st.recursive(
 MEMBERS = st.dictionaries(st.sampled_from(["n", "v", "outcome"]), REPLIES, max_size=3)
 
 
-@given(value=MEMBERS, expect=st.sampled_from([EXACT, EITHER, CLOSE, BESIDE, {"accepts": True}, {"rejects": "A"}]))
+@given(
+    value=MEMBERS, expect=st.sampled_from([EXACT, EITHER, CLOSE, BESIDE, SELECTS, {"accepts": True}, {"rejects": "A"}])
+)
 def test_nothing_that_an_engine_returns_makes_the_judge_raise(value: dict[str, Any], expect: dict[str, Any]) -> None:
     for name in ("close", "distinct", "equal", "le", "subset", "permutation"):
         relations = ({"relation": name, "of": ["a", "b"], "bound": BOUND},)

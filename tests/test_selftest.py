@@ -1,9 +1,13 @@
 """The self-test itself: what counts as killed, and that the rows of a matrix say so."""
 
 import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kvassay.corpus import CorpusError, load
+from kvassay.faults import selftest
 from kvassay.faults.selftest import Matrix, Row, faults, modules, run_selftest
 
 FAULT = Row("attention", "F", "s", "ATT-001", {"a/b/c": "fail"}, (), True, 1, 0, None, "", 0.1)
@@ -62,6 +66,57 @@ def test_the_self_test_runs_every_contract_and_kills_what_it_runs(monkeypatch: p
     assert all(row.ok for row in matrix.rows)
     assert matrix.without_fault, "most requirements have lost their fault here"
     assert not matrix.ok
+
+
+def rows(matrix: Matrix) -> list[Row]:
+    return [dataclasses.replace(row, seconds=0.0) for row in matrix.rows]
+
+
+def test_a_fault_on_the_cases_that_it_can_change_has_the_row_of_one_on_every_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenth of the faults of a contract whose cases are cheap."""
+    module = modules()["lifecycle"]
+    monkeypatch.setattr(module, "FAULTS", module.FAULTS[::10])
+    ran: dict[bool, int] = {True: 0, False: 0}
+    matrices = {}
+    for full in (True, False):
+
+        def count(job: Any, full: bool = full, once: Any = selftest._run) -> Any:
+            ran[full] += len(job.cases)
+            return once(job)
+
+        monkeypatch.setattr(selftest, "_run", count)
+        matrices[full] = run_selftest(["lifecycle"], jobs=1, full=full)
+    assert rows(matrices[True]) == rows(matrices[False])
+    assert matrices[True].vacuous == matrices[False].vacuous
+    assert ran[False] < ran[True] / 2
+
+
+def test_the_order_of_jobs_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = modules()["offload"]
+    monkeypatch.setattr(module, "FAULTS", module.FAULTS[::20])
+    usual = run_selftest(["offload"], jobs=1)
+
+    def shuffled(todo: list[Any], jobs: int) -> Iterator[Any]:
+        while todo:
+            job = todo.pop(random.Random(len(todo)).randrange(len(todo)))
+            yield job, selftest._run(job)
+
+    monkeypatch.setattr(selftest, "_longest_first", shuffled)
+    told: list[Row] = []
+    found = run_selftest(["offload"], jobs=1, on_result=told.append)
+    assert rows(found) == rows(usual)
+    assert sorted(row.name for row in told) == sorted(row.name for row in found.rows)
+    assert [row.name for row in told] != [row.name for row in found.rows]
+
+
+def test_a_fault_that_names_an_unknown_case_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = modules()["offload"]
+    wrong = type("Wrong", (module.FAULTS[0],), {"killed_by": ("offload/none/such",)})
+    monkeypatch.setattr(module, "FAULTS", (wrong,))
+    with pytest.raises(CorpusError, match="the fault Wrong names the unknown case 'offload/none/such'"):
+        run_selftest(["offload"], jobs=1)
 
 
 def test_an_unknown_contract_is_refused() -> None:

@@ -22,10 +22,11 @@ IMPORTLIB = str(Path(importlib.__file__).parent)
 class InProcess:
     """An :class:`~kvassay.core.engine.Engine` over an adapter class.
 
-    A deadline cannot interrupt a call that hangs here; it bounds the polling of pending tickets only.
+    A deadline cannot interrupt a call that hangs here; it bounds the polling of pending tickets only. Engines that run
+    one after the other may share the large inputs that they expand from recipes.
     """
 
-    def __init__(self, adapter_class: type[EngineAdapter]) -> None:
+    def __init__(self, adapter_class: type[EngineAdapter], recipes: RecipeCache | None = None) -> None:
         try:
             self._adapter = adapter_class()
             self._adapter.setup()
@@ -33,7 +34,7 @@ class InProcess:
         except (Exception, SystemExit) as error:
             raise AdapterError(f"{adapter_class.__name__}: {summary(error)}") from error
         self.needs_open = adapter_class.open is not EngineAdapter.open
-        self._recipes = RecipeCache()
+        self._recipes = RecipeCache() if recipes is None else recipes
         self._closed = False
 
     @property

@@ -20,6 +20,8 @@ LARGEST_INTEGER = 2**53 - 1
 """Integers beyond it do not survive the JSON of every language."""
 DEPTH = 64
 """Nesting that a request or a result may have."""
+SCALARS = frozenset({str, int, float, bool, type(None)})
+"""Types of what a copy need not look into; most of a request is of these."""
 DETAIL_CHARACTERS = 4000
 """What is kept of a detail."""
 
@@ -52,6 +54,11 @@ class RecipeCache:
 
 def expanded(value: Json, recipes: RecipeCache) -> Json:
     """A copy that the adapter may change, recipes expanded; arrays are shared and read-only."""
+    kind = type(value)
+    if kind in SCALARS:
+        return value
+    if kind is dict:
+        return {key: item if type(item) in SCALARS else expanded(item, recipes) for key, item in value.items()}
     if isinstance(value, Recipe):
         return recipes.expand(value)
     if isinstance(value, Mapping):

@@ -155,23 +155,51 @@ def _fill(oracle: OracleEngine, step: Json, request: Json, reason: str | None, r
     if reason is not None:
         raise CorpusError(f"the oracle rejects this: {reason}: {result}")
     asked = expect["oracle"]
+    if "supports" in asked:
+        return _selects(oracle, step["op"], request, result, expect)
     pointers = asked["at"] or [f"/{name}" for name in result]
     rest = {key: value for key, value in expect.items() if key != "oracle"}
     optional: dict[str, Json] = {at: {"optional": True} for at in asked["optional"]}
     if asked["exact"]:
         rows = [{"at": at, "value": resolve(result, at), **optional.get(at, {})} for at in pointers]
         return {"equals": rows, **rest}
-    shared = fixture_module("_oracle")
-    rows = []
-    for at in pointers:
-        value = resolve(result, at)
-        if is_state(value):
-            value = shared.meaning(value)
-        elif tensors.is_tensor(value):
-            value = shared.expected(shared.rows(value), value["shape"])
-        bound = oracle.bound(step["op"], request, result, at)
-        rows.append({"at": at, "value": value, "bound": bound, **optional.get(at, {})})
+    rows = [_near(oracle, step["op"], request, result, at) | optional.get(at, {}) for at in pointers]
     return {"close": rows, **rest}
+
+
+def _near(oracle: OracleEngine, op: str, request: Json, result: Any, at: str, of: str = "") -> Json:
+    """What stands at a pointer of the result, or at the pointer ``of``, with the bound of the former."""
+    shared, value = fixture_module("_oracle"), resolve(result, of or at)
+    if is_state(value):
+        value = shared.meaning(value)
+    elif tensors.is_tensor(value):
+        value = shared.expected(shared.rows(value), value["shape"])
+    return {"at": at, "value": value, "bound": oracle.bound(op, request, result, of or at)}
+
+
+def _selects(oracle: OracleEngine, op: str, request: Json, result: Any, expect: Json) -> Json:
+    """Supports of the oracle's result with floors: shares of what the rule itself keeps; and numbers beside them."""
+    asked = expect["oracle"]
+    supports = []
+    for at in asked["supports"]:
+        support = result["supports"][at]
+        lists = [
+            {
+                **{key: value for key, value in listed.items() if key != "shares"},
+                "shares": [
+                    {"of": share["of"], "weights": share["weights"], "floor": min(1.0, asked["floor"] * share["kept"])}
+                    for share in listed["shares"]
+                ],
+            }
+            for listed in support["lists"]
+        ]
+        supports.append({"at": at, **support, "lists": lists})
+    near = [_near(oracle, op, request, result, at) for at in asked["close"]]
+    near += [{**_near(oracle, op, request, result, at, of), "side": side} for at, side, of in asked["sides"]]
+    rest = {key: value for key, value in expect.items() if key != "oracle"}
+    if not supports:
+        return {"close": near, **rest}
+    return {"selects": {"supports": supports, **({"close": near} if near else {})}, **rest}
 
 
 def _confirm(frozen: Json, oracle: OracleEngine, base: Path) -> None:

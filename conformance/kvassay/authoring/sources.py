@@ -19,8 +19,9 @@ from ..corpus.errors import CorpusError
 
 
 def own(contract: str, base: Path) -> list[Path]:
-    """The oracle's sources."""
-    return [base / "fixtures" / "_oracle.py", base / "fixtures" / contract / "oracle.py"]
+    """The oracle's sources: the shared one, its own, and the modules that it imports and names in its ``READS``."""
+    imported = [path for path in read(contract, base) if path.suffix == ".py"]
+    return [base / "fixtures" / "_oracle.py", base / "fixtures" / contract / "oracle.py", *imported]
 
 
 def read(contract: str, base: Path) -> list[Path]:

@@ -18,17 +18,19 @@ INDENT = " " * 12
 
 @click.command("selftest")
 @click.option("--contract", multiple=True, metavar="NAME", help="Only the faults of this contract.")
+@click.option("--full", is_flag=True, help="Run every fault on every case, not only on those that it can change.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes to use.")
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the kill matrix as JSON."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the kill matrix as JSON and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Name the other cases that saw each fault, too.")
-def command(contract: tuple[str, ...], jobs: int, output: Path | None, as_json: bool, verbose: bool) -> int:
+def command(contract: tuple[str, ...], full: bool, jobs: int, output: Path | None, as_json: bool, verbose: bool) -> int:
     """Run the suite against engines that are faulty on purpose.
 
     A fault is killed when the cases that are meant for it fail. Exits with 1 when a fault survives, a correct engine
-    is blamed, or a requirement or a case is without a fault.
+    is blamed, or a requirement or a case is without a fault. A fault does not run on a case that uses nothing of what
+    it replaces; there it is the correct engine, and has its verdict. Lines come as engines are done, longest first.
 
     \b
     Examples:
@@ -44,7 +46,7 @@ def command(contract: tuple[str, ...], jobs: int, output: Path | None, as_json: 
             for line in lines(row, verbose=verbose):
                 say(console, line)
 
-    matrix = run_selftest(contract, on_result=tell, jobs=jobs)
+    matrix = run_selftest(contract, on_result=tell, jobs=jobs, full=full)
     if output:
         write(output, dump(matrix.to_json()))
     if as_json:

@@ -118,6 +118,8 @@ def _worst(got: Array, want: Array, where: Array, ratio: float, prefix: str, sum
 
 def same(a: Json, b: Json) -> bool:
     """Exact equality of JSON values: numbers and booleans are apart, tensors agree in dtype, shape and every byte."""
+    if type(a) is type(b) and isinstance(a, str | int | float):
+        return bool(a == b)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or a.shape != b.shape:
             return False

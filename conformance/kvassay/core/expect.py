@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from .compare import Difference, NotComparable, close, numbers, same, tolerance
 from .engine import Refused
 from .model import Finding, Json, Verdict
 from .pointers import Missing, resolve
 from .states import MEANING, is_state, meaning
+from .support import Support
+from .support import read as read_support
 from .tensors import Array
 
 
@@ -187,6 +191,8 @@ class Near:
     bound: Mapping[str, Json]
     optional: bool = False
     """Judged where it stands in the reply; it need not."""
+    side: str = ""
+    """``at-least`` or ``at-most`` where the value bounds the returned one from one side only."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +230,34 @@ class Close(Expectation):
         return Outcome(Verdict.PASS, ratio=worst)
 
 
+@dataclass(frozen=True)
+class Selects(Close):
+    """A selection that keeps what it must, whichever rule made it, and numbers beside it as :class:`Close` has them."""
+
+    supports: Sequence[Support] = ()
+    kind: ClassVar[str] = "selects"
+
+    @property
+    def shown(self) -> Json:
+        """What each place must hold."""
+        return {**{support.at: "a selection that keeps its floors" for support in self.supports}, **super().shown}
+
+    def _described(self) -> str:
+        named = ", ".join(support.at for support in self.supports)
+        return f"selects at {named} what keeps its floors" + (f" and {super()._described()}" if self.rows else "")
+
+    def _returned(self, value: Json, carried: frozenset[str]) -> Outcome:
+        for support in self.supports:
+            try:
+                found = resolve(value, support.at)
+            except Missing:
+                return fail(f"the result lacks {support.at}", self.shown, value, at=support.at)
+            told = support.problem(found)
+            if told:
+                return fail(f"{support.at}: {told}", self.shown, found, at=support.at)
+        return super()._returned(value, carried) if self.rows else PASS
+
+
 def near(found: Json, row: Near, carried: frozenset[str] = frozenset()) -> tuple[Difference, Mapping[str, Json]]:
     """The worst disagreement of a returned value with an expected one, and the tolerance that measured it.
 
@@ -233,7 +267,12 @@ def near(found: Json, row: Near, carried: frozenset[str] = frozenset()) -> tuple
     if not isinstance(row.value, Mapping):
         got = numbers(found)
         limits = tolerance(row.bound, got.dtypes | carried)
-        return close(got.array, row.value, limits), limits
+        want = row.value
+        if row.side and got.array.shape == want.shape:
+            # What lies on the legal side counts as equal; NaN lies on neither.
+            fine = got.array >= want if row.side == "at-least" else got.array <= want
+            want = np.where(fine, got.array, want)
+        return close(got.array, want, limits), limits
     if not is_state(found):
         raise NotComparable("a state belongs here")
     parts = meaning(found)
@@ -247,7 +286,15 @@ def _with(message: str, detail: str) -> str:
 
 
 def _near(row: Mapping[str, Any]) -> Near:
-    return Near(row["at"], row["value"], row["bound"], row.get("optional", False))
+    return Near(row["at"], row["value"], row["bound"], row.get("optional", False), row.get("side", ""))
+
+
+def _selects(value: Mapping[str, Any], terms: Mapping[str, Any]) -> Selects:
+    return Selects(
+        **terms,
+        rows=tuple(map(_near, value.get("close", ()))),
+        supports=tuple(map(read_support, value["supports"])),
+    )
 
 
 PARSERS: dict[str, Callable[[Any, Mapping[str, Any]], Expectation]] = {
@@ -256,6 +303,7 @@ PARSERS: dict[str, Callable[[Any, Mapping[str, Any]], Expectation]] = {
     "equals": lambda value, terms: AnyOf(**terms, alternatives=(value,)),
     "any_of": lambda value, terms: AnyOf(**terms, alternatives=value),
     "close": lambda value, terms: Close(**terms, rows=tuple(map(_near, value))),
+    "selects": _selects,
 }
 """Member of a case's ``expect`` to the expectation that it stands for."""
 

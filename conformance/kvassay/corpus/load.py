@@ -220,10 +220,26 @@ def _step(step: Mapping[str, Any], base: Path) -> Step:
 
 
 def _expect(expect: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    read = {key: value if key == "close" else tensors.read(expand(value, base)) for key, value in expect.items()}
+    apart = ("close", "selects")
+    read = {key: value if key in apart else tensors.read(expand(value, base)) for key, value in expect.items()}
     if "close" in read:
-        read["close"] = [{**row, "value": _numbers(row["value"])} for row in read["close"]]
+        read["close"] = _near(read["close"])
+    if "selects" in read:
+        read["selects"] = {
+            "supports": [
+                {**row, "lists": [_listed(listed) for listed in row["lists"]]} for row in read["selects"]["supports"]
+            ],
+            "close": _near(read["selects"].get("close", ())),
+        }
     return read
+
+
+def _near(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "value": _numbers(row["value"])} for row in rows]
+
+
+def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "shares": [{**share, "weights": _numbers(share["weights"])} for share in row.get("shares", ())]}
 
 
 def _numbers(value: Any) -> Any:

@@ -13,8 +13,11 @@ from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
 from .reference_kvevents import KvEventsReference
 from .reference_lifecycle import LifecycleReference
+from .reference_memory import MemoryReference
 from .reference_offload import OffloadReference
+from .reference_placement import PlacementReference
 from .reference_residency import ResidencyReference
+from .reference_selectors import SelectorReference
 
 ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "reference-torch": "ReferenceTorch"}
 """Names of the adapters here, and their classes; read without an import."""
@@ -29,6 +32,9 @@ class Reference(
     LifecycleReference,
     ResidencyReference,
     KvEventsReference,
+    SelectorReference,
+    PlacementReference,
+    MemoryReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 

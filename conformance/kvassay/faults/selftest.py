@@ -1,28 +1,40 @@
 """The suite judged by faults: which case kills which, and whether a correct engine is ever blamed.
 
 A fault counts as killed only by the cases that it names, each with ``fail`` or ``wrong-reason``; a crash kills nothing.
+
+A fault runs on the cases that use something of what it replaces; on all others it is the correct engine and has its
+verdict, as :mod:`~kvassay.faults.reach` explains. ``full`` runs every fault on every case, and the rows are the same.
 """
 
 from __future__ import annotations
 
+import functools
+import heapq
 import importlib
+import math
+import os
 import pkgutil
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from typing import Any
 
 from ..adapters.base import EngineAdapter
-from ..adapters.local import InProcess
-from ..core.model import Case, Verdict
+from ..adapters.values import RecipeCache
+from ..core.model import Case, Result, Verdict
 from ..core.tensors import largest
 from ..corpus import CorpusError, load
 from ..runner import Session, run
+from .reach import Open, Reach, replaced, trace
 
 LARGE = 1 << 23
 """Elements of a tensor from which on a case is not run for each fault."""
 KILLS = (Verdict.FAIL, Verdict.WRONG_REASON)
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+KINDS = ("CORRECT", "FAULTS")
 BLAME = (*KILLS, Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
@@ -116,7 +128,7 @@ class Matrix:
 def modules() -> dict[str, Any]:
     """Contract to its module of faults."""
     package = importlib.import_module(__package__)
-    names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.name != "selftest"]
+    names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in ("selftest", "reach")]
     found = {name: importlib.import_module(f"{__package__}.{name}") for name in names}
     return {name: module for name, module in found.items() if hasattr(module, "FAULTS")}
 
@@ -131,9 +143,17 @@ def faults(contract: str) -> tuple[type[EngineAdapter], ...]:
 
 
 def run_selftest(
-    contracts: Iterable[str] = (), *, on_result: Callable[[Row], None] = lambda row: None, jobs: int = 2
+    contracts: Iterable[str] = (),
+    *,
+    on_result: Callable[[Row], None] = lambda row: None,
+    jobs: int = 2,
+    full: bool = False,
 ) -> Matrix:
-    """Run every fault and every correct engine of these contracts, or of all, on the contract's cases."""
+    """Run the faults and the correct engines of these contracts, or of all, on their contract's cases.
+
+    ``on_result`` sees each row when it is done; the matrix has them in the order in which the engines are listed.
+    ``full`` runs every fault on every case, needed or not.
+    """
     started = time.perf_counter()
     corpus = load()
     chosen = tuple(contracts) or corpus.contracts
@@ -141,23 +161,22 @@ def run_selftest(
     if contracts:
         for contract in chosen:
             faults(contract)
-    work = [
-        (contract, kind, index)
-        for contract in chosen
-        if contract in seeded
-        for kind in ("CORRECT", "FAULTS")
-        for index in range(len(getattr(seeded[contract], kind)))
-    ]
-    rows: list[Row] = []
-    with ProcessPoolExecutor(jobs) as pool:
-        for row in pool.map(_one, work) if jobs > 1 else map(_one, work):
-            rows.append(row)
+    plans = {contract: _Plan(contract, full=full) for contract in chosen if contract in seeded}
+    todo = [job for plan in plans.values() for job in plan.first()]
+    found: dict[_Engine, Row] = {}
+    for job, ran in _longest_first(todo, jobs):
+        row, more = plans[job.engine.contract].take(job, ran)
+        if row is not None:
+            found[job.engine] = row
             on_result(row)
+        for one in more:
+            heapq.heappush(todo, one)
+    rows = tuple(found[engine] for plan in plans.values() for engine in plan.engines)
     requirements = [one.id for one in corpus.requirements.values() if one.contract in chosen]
     broken = {row.requirement for row in rows if row.is_fault and row.killed}
     seen = {case for row in rows if row.is_fault for case in row.changed}
     return Matrix(
-        rows=tuple(rows),
+        rows=rows,
         without_fault=tuple(one for one in requirements if one not in broken),
         vacuous=tuple(case.id for case in corpus.cases if case.contract in chosen and case.id not in seen),
         seconds=time.perf_counter() - started,
@@ -171,38 +190,212 @@ def small(case: Case) -> bool:
     return all(largest(step.request) < LARGE for step in case.steps)
 
 
-def _one(job: tuple[str, str, int]) -> Row:
-    contract, kind, index = job
-    adapter = getattr(modules()[contract], kind)[index]
-    corpus = load()
-    meant: tuple[str, ...] = getattr(adapter, "killed_by", ())
-    cases = [
-        case for case in corpus.select(contract=[contract]) if kind == "CORRECT" or case.id in meant or small(case)
-    ]
-    engine = InProcess(adapter)
-    started = time.perf_counter()
+# --- what is to be run -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class _Engine:
+    """An engine of a contract's faults, by its place there: what a worker needs to find it."""
+
+    contract: str
+    kind: str
+    """``CORRECT`` or ``FAULTS``, the tuples of the module."""
+    index: int
+
+    @property
+    def adapter(self) -> type[EngineAdapter]:
+        found: type[EngineAdapter] = getattr(modules()[self.contract], self.kind)[self.index]
+        return found
+
+
+@dataclass(frozen=True, order=True)
+class _Job:
+    """An engine, or the correct engine below a fault, and cases; jobs sort by what they are expected to cost."""
+
+    less: float
+    """Minus the seconds expected."""
+    engine: _Engine
+    cases: tuple[str, ...]
+    watch: bool = False
+    """Run the correct engine that the fault spoils, and see what each case uses of it."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the self-test keeps of a result."""
+
+    verdict: Verdict
+    ratio: float | None
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What came of a job."""
+
+    outcomes: Mapping[str, _Outcome]
+    attributes: frozenset[str]
+    """Attributes that the engine has in the end."""
+    seconds: float
+    reach: Reach | None = None
+
+
+class _Plan:
+    """The self-test of one contract: first its correct engines, then each fault on the cases that it can change."""
+
+    def __init__(self, contract: str, *, full: bool) -> None:
+        """Raises :class:`CorpusError` for a fault that names an unknown case."""
+        module = modules()[contract]
+        self.cases = {case.id: case for case in load().select(contract=[contract])}
+        self.engines = [_Engine(contract, kind, i) for kind in KINDS for i in range(len(getattr(module, kind)))]
+        cheap = frozenset(name for name, case in self.cases.items() if small(case))
+        self.wanted: dict[_Engine, frozenset[str]] = {}
+        self.on_base: dict[type[EngineAdapter], list[_Engine]] = {}
+        self.base: dict[_Engine, _Ran] = {}
+        """The correct engine below each fault, once it has run."""
+        for engine in self.engines:
+            meant = getattr(engine.adapter, "killed_by", ())
+            unknown = [name for name in meant if name not in self.cases]
+            if unknown:
+                raise CorpusError(f"the fault {engine.adapter.__name__} names the unknown case {unknown[0]!r}")
+            self.wanted[engine] = frozenset(self.cases) if engine.kind == "CORRECT" else cheap | set(meant)
+            spoiled = None if full or engine.kind == "CORRECT" else replaced(engine.adapter)
+            if spoiled is not None:
+                self.on_base.setdefault(spoiled.base, []).append(engine)
+
+    def first(self) -> list[_Job]:
+        """The correct engines, and the faults of which running them says nothing."""
+        later = {engine for engines in self.on_base.values() for engine in engines}
+        watched = [
+            self._job(engines[0], frozenset().union(*(self.wanted[engine] for engine in engines)), watch=True)
+            for engines in self.on_base.values()
+        ]
+        return watched + [self._job(engine, self.wanted[engine]) for engine in self.engines if engine not in later]
+
+    def take(self, job: _Job, ran: _Ran) -> tuple[Row | None, list[_Job]]:
+        """The row that a job has completed, and jobs that follow from it."""
+        engine = job.engine
+        if ran.reach is not None:
+            return None, [self._fault(one, ran) for one in self._sharing(engine)]
+        base = self.base.get(engine)
+        outcomes = ran.outcomes
+        if base is not None and base.reach is not None and len(outcomes) < len(self.wanted[engine]):
+            if base.reach.misses(ran.attributes, outcomes):
+                return None, [self._job(engine, self.wanted[engine])]
+            outcomes = {name: ran.outcomes.get(name, base.outcomes[name]) for name in self.wanted[engine]}
+        return self._row(engine, outcomes, ran.seconds), []
+
+    def _sharing(self, engine: _Engine) -> list[_Engine]:
+        return next(engines for engines in self.on_base.values() if engine in engines)
+
+    def _fault(self, engine: _Engine, base: _Ran) -> _Job:
+        """The fault on the cases that use what it replaces."""
+        spoiled = replaced(engine.adapter)
+        assert spoiled is not None
+        assert base.reach is not None
+        self.base[engine] = base
+        chosen = base.reach.touched(spoiled) & self.wanted[engine]
+        return self._job(engine, chosen, sum(base.outcomes[name].seconds for name in chosen))
+
+    def _job(self, engine: _Engine, names: frozenset[str], seconds: float = math.inf, *, watch: bool = False) -> _Job:
+        return _Job(-seconds, engine, tuple(name for name in self.cases if name in names), watch)
+
+    def _row(self, engine: _Engine, unsorted: Mapping[str, _Outcome], seconds: float) -> Row:
+        outcomes = {name: unsorted[name] for name in self.cases if name in unsorted}
+        adapter = engine.adapter
+        meant: tuple[str, ...] = getattr(adapter, "killed_by", ())
+        requirement = getattr(adapter, "requirement", "")
+        verdicts = {name: outcome.verdict for name, outcome in outcomes.items()}
+        ratios = [ratio for name in meant if (ratio := outcomes[name].ratio) is not None]
+        return Row(
+            contract=engine.contract,
+            name=adapter.__name__,
+            summary=(adapter.__doc__ or "").strip().partition("\n")[0],
+            requirement=requirement,
+            killed_by={name: verdicts[name].value for name in meant},
+            also=tuple(name for name, verdict in verdicts.items() if verdict in BLAME and name not in meant),
+            on_target=any(requirement in self.cases[name].requirements for name in meant),
+            changed=tuple(name for name, verdict in verdicts.items() if verdict in KILLS),
+            passed=sum(verdict is Verdict.PASS for verdict in verdicts.values()),
+            not_applicable=sum(verdict is Verdict.NOT_APPLICABLE for verdict in verdicts.values()),
+            ratio=min(ratios, default=None),
+            equivalent=getattr(adapter, "equivalent", ""),
+            seconds=seconds,
+        )
+
+
+# --- running it --------------------------------------------------------------------------------------------------
+
+
+def _longest_first(todo: list[_Job], jobs: int) -> Iterator[tuple[_Job, _Ran]]:
+    """Run the jobs, and those that are pushed meanwhile, in this process or in several; each when it is done."""
+    heapq.heapify(todo)
+    if jobs == 1:
+        while todo:
+            job = heapq.heappop(todo)
+            yield job, _run(job)
+        return
+    with _workers(jobs) as pool:
+        running: dict[Future[_Ran], _Job] = {}
+        while todo or running:
+            while todo and len(running) <= jobs:  # one more than there are processes, so that none waits
+                job = heapq.heappop(todo)
+                running[pool.submit(_run, job)] = job
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes with one thread of linear algebra each: with more, they wait for one another's threads.
+
+    The libraries read these variables when they are loaded, so the processes are new ones and no copies of this one.
+    """
+    added = {name: "1" for name in THREADS if name not in os.environ}
+    os.environ.update(added)
     try:
-        report = run(Session(engine, corpus), cases)
+        with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_cases) as pool:
+            yield pool
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+@functools.cache
+def _recipes() -> RecipeCache:
+    """The expanded inputs of this process: hundreds of engines get the same."""
+    return RecipeCache()
+
+
+@functools.cache
+def _cases() -> Mapping[str, Case]:
+    return {case.id: case for case in load().cases}
+
+
+def _run(job: _Job) -> _Ran:
+    """Do a job, in any process."""
+    started = time.perf_counter()
+    corpus = load()
+    cases = [_cases()[name] for name in job.cases]
+    adapter = job.engine.adapter
+    reach = None
+    if job.watch:
+        spoiled = replaced(adapter)
+        assert spoiled is not None
+        adapter = spoiled.base
+        reach, results = trace(adapter, corpus, cases, _recipes())
+        watched = _outcomes(results)
+    engine = Open(adapter, _recipes())
+    try:
+        outcomes = _outcomes(run(Session(engine, corpus), cases).results)
     finally:
         engine.close()
-    results = {result.case.id: result for result in report.results}
-    unknown = [case for case in meant if case not in results]
-    if unknown:
-        raise CorpusError(f"the fault {adapter.__name__} names the unknown case {unknown[0]!r}")
-    requirement = getattr(adapter, "requirement", "")
-    ratios = [results[case].finding.ratio for case in meant if results[case].finding]  # type: ignore[union-attr]
-    return Row(
-        contract=contract,
-        name=adapter.__name__,
-        summary=(adapter.__doc__ or "").strip().partition("\n")[0],
-        requirement=requirement,
-        killed_by={case: results[case].verdict.value for case in meant},
-        also=tuple(name for name, result in results.items() if result.verdict in BLAME and name not in meant),
-        on_target=any(requirement in results[case].case.requirements for case in meant),
-        changed=tuple(name for name, result in results.items() if result.verdict in KILLS),
-        passed=sum(result.verdict is Verdict.PASS for result in results.values()),
-        not_applicable=sum(result.verdict is Verdict.NOT_APPLICABLE for result in results.values()),
-        ratio=min((ratio for ratio in ratios if ratio is not None), default=None),
-        equivalent=getattr(adapter, "equivalent", ""),
-        seconds=time.perf_counter() - started,
-    )
+    if reach is not None:
+        reach = reach.with_all_in(name for name, outcome in outcomes.items() if outcome != watched[name])
+    return _Ran(outcomes, engine.attributes, time.perf_counter() - started, reach)
+
+
+def _outcomes(results: Sequence[Result]) -> dict[str, _Outcome]:
+    return {
+        one.case.id: _Outcome(one.verdict, one.finding.ratio if one.finding else None, one.seconds) for one in results
+    }

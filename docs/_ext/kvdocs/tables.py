@@ -120,6 +120,14 @@ def expectation(expect: Data) -> str:
         text = "returns numbers within the bound at " + " and ".join(
             code(item["at"] or "/") + (" (if any)" if item.get("optional") else "") for item in expect["close"]
         )
+    elif "selects" in expect:
+        text = "selects what keeps its floors at " + " and ".join(
+            code(item["at"] or "/") for item in expect["selects"]["supports"]
+        )
+        if "close" in expect["selects"]:
+            text += ", with numbers within the bound at " + " and ".join(
+                code(item["at"] or "/") for item in expect["selects"]["close"]
+            )
     else:
         text = "is accepted"
     if expect.get("may_reject"):
