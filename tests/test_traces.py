@@ -477,6 +477,15 @@ def test_a_run_is_recorded_and_its_trace_is_clean(kvassay: Command, tmp_path: Pa
     assert code == 0, out
 
 
+def test_a_fuzzed_engine_is_recorded_too(kvassay: Command, tmp_path: Path) -> None:
+    path = tmp_path / "fuzz.jsonl"
+    arguments = ("--contract", "residency", "--adapter", "reference", "--in-process", "--examples", "2", "--steps", "8")
+    assert kvassay("fuzz", *arguments, "--trace", path)[0] == 0
+    code, out, _ = kvassay("trace", "check", path)
+    assert code == 0, out
+    assert "residency." in out
+
+
 def test_a_trace_that_cannot_be_written_is_one_line(kvassay: Command, tmp_path: Path) -> None:
     code, _, err = kvassay("run", "--adapter", "reference", "--contract", "lifecycle", "--trace", tmp_path)
     assert code == 2

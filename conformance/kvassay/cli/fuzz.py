@@ -22,6 +22,7 @@ from ..fuzz.case import document
 from ..fuzz.contract import CONTRACTS, find
 from ..fuzz.detection import Row, detect, to_json
 from ..fuzz.run import Bug, Fuzzer, Options, Summary, installed
+from ..traces.record import recording
 from .console import dump, out, say, write
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -48,6 +49,7 @@ SCALE = click.FloatRange(min=0, min_open=True, max=1000)
 @click.option("--max-findings", type=click.IntRange(1), default=20, show_default=True, metavar="N")
 @click.option("--timeout-scale", type=SCALE, default=1.0, metavar="X", help="Multiply each deadline.")
 @click.option("--output", type=FOLDER, metavar="DIR", help="Write a case file for each finding here.")
+@click.option("--trace", type=FILE, metavar="FILE", help="Record every exchange, for kvassay trace check.")
 @click.option("--json-report", type=FILE, metavar="FILE", help="Write the outcome as JSON.")
 @click.option("--faults", is_flag=True, help="Fuzz the seeded faults of the contract, and show what is found.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes for --faults.")
@@ -95,7 +97,9 @@ def command(**options: Any) -> int:
 
 def _engine(options: dict[str, Any], corpus: Corpus) -> Engine:
     """The engine, once it has shown that its adapter works; raises :class:`AdapterError`."""
-    engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
+    engine: Engine = connect(options["adapter"], python=options["python"], in_process=options["in_process"])
+    if options["trace"]:
+        engine = recording(engine, options["trace"])
     found = smoke(engine, corpus)
     if found:
         engine.close()
