@@ -162,6 +162,26 @@ MALFORMED = {
     "a member that nobody knows": ({**MISS, "extra": 1}, "", "extra"),
     "a sequence number that is none": ({**MISS, "seq": "one"}, "/seq", "integer"),
     "a process without a name": ({**MISS, "process": ""}, "/process", "shorter"),
+    "two keys with the rows of one": (
+        {
+            "event": "residency.reserve",
+            "request": {"mode": "store", "keys": ["a", "b"], "owner": "o", "data": [DIGEST]},
+            "result": {"txn": "t", "grants": [{"outcome": "granted"}, {"outcome": "granted"}]},
+        },
+        "",
+        "do not belong together",
+    ),
+    "a store without rows": (
+        {
+            "event": "residency.reserve",
+            "request": {"mode": "store", "keys": ["a"], "owner": "o"},
+            "result": {"txn": "t", "grants": [{"outcome": "granted"}]},
+        },
+        "",
+        "do not belong together",
+    ),
+    "a time beyond numbers": (b'{"event":"x.y","time_ms":1e999}\n', "", ""),
+    "a number beyond numbers": (b'{"event":"x.y","seq":1e999}\n', "", ""),
 }
 
 

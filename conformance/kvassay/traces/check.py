@@ -26,6 +26,8 @@ from .past import Past
 from .why import requirements
 
 CONTROL = "control"
+QUOTED = 100
+"""Offences for which the past is searched."""
 BEGINS = "residency.open"
 """The op that makes a new store within a fresh engine, or in the place of another."""
 AFTER = "an event after the end of the trace"
@@ -137,6 +139,7 @@ class Checker:
         self.kinds: dict[str, form.Kind] = {}
         self.total: int | None = None
         """Events that the end of the whole trace counts, once it has come."""
+        self._quoted = 0
 
     def offences(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[Offence]:
         """Every offence in turn; raises :class:`TraceError` for a line that cannot be read."""
@@ -186,16 +189,21 @@ class Checker:
             self._unknown(value["event"])
             return found
         counts.kinds[name] = counts.kinds.get(name, 0) + 1
-        if "time_ms" in value:
-            account.passed(value["time_ms"])
         reply = Returned(value["result"]) if "result" in value else reply_of(value)
-        if contract == CONTROL:
-            outcome = account.control(name, value["request"], reply)
-        else:
-            if name == BEGINS:
-                account.monitors.pop(contract, None)
-            monitor = account.monitors.get(contract) or account.monitor(contract)
-            outcome = None if monitor is None else monitor.observe(name, value["request"], reply)
+        try:
+            if "time_ms" in value:
+                account.passed(value["time_ms"])
+            if contract == CONTROL:
+                outcome = account.control(name, value["request"], reply)
+            else:
+                if name == BEGINS:
+                    account.monitors.pop(contract, None)
+                monitor = account.monitors.get(contract) or account.monitor(contract)
+                outcome = None if monitor is None else monitor.observe(name, value["request"], reply)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
+            # Each member is legal by itself; together they are not, such as two keys with the rows of one.
+            reason = f"the members do not belong together: {type(problem).__name__}: {problem}"
+            raise TraceError(number, "", " ".join(reason.split())[:400]) from None
         if account.case is not None:
             account.playback.replies.append((number, name, reply))
         if outcome is not PASS:
@@ -406,10 +414,15 @@ class Checker:
             event=kind.name,
             at=f"/{member}{finding.at}",
             requirements=requirements(kind.contract, kind.name, rule, finding),
-            led_to_it=tuple(self.past.before(value, account.since)),
+            led_to_it=self._led_to(value, account),
             expected=finding.expected,
             returned=finding.returned,
         )
+
+    def _led_to(self, value: dict[str, Any], account: Account) -> tuple[tuple[int, str], ...]:
+        """What the past has to say, for as many offences as anybody reads."""
+        self._quoted += 1
+        return tuple(self.past.before(value, account.since)) if self._quoted <= QUOTED else ()
 
 
 def reply_of(value: Mapping[str, Any]) -> Reply:
