@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from kvassay_reference import residency_documents, residency_plans
+from kvassay_reference.manifest import NotAManifest, read
 from kvassay_reference.residency import Grant, Residency
+from kvassay_reference.residency_documents import Directory, Step
+from kvassay_reference.residency_plans import Reuse, Tier
 from numpy.typing import NDArray
 
+from ..adapters.base import Rejected
 from .reference_attention import refusals_named
 from .reference_part import ReferencePart
 
@@ -19,7 +24,7 @@ Result = dict[str, Any]
 class ResidencyReference(ReferencePart):
     """The residency ops. Faults override one of the small methods of the store."""
 
-    own_profiles: ClassVar[frozenset[str]] = frozenset({"store", "transaction"})
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"store", "transaction", "residency-plan", "residency-manifest"})
     own_capabilities: ClassVar[Mapping[str, Any]] = {
         "residency.mode": "component",
         "residency.txn_ids": True,
@@ -128,6 +133,79 @@ class ResidencyReference(ReferencePart):
     def control_inject(self, request: Request) -> Result:
         """A replica is damaged."""
         return {"damaged": self.residency.inject(key_of(request, request["key"]), request["fault"])}
+
+    # plans and documents
+
+    release_rules: ClassVar[Sequence[residency_documents.ReleaseRule]] = residency_documents.RELEASE_RULES
+    step_rules: ClassVar[Sequence[residency_documents.StepRule]] = residency_documents.STEP_RULES
+
+    def residency_release(self, request: Request) -> Result:
+        """Accept a release or reject it."""
+        return self.accepted(Directory, request, self.release_rules)
+
+    def residency_step_inputs(self, request: Request) -> Result:
+        """Accept the inputs of a step or reject them."""
+        return self.accepted(Step, request, self.step_rules)
+
+    def accepted(
+        self,
+        form: type[Directory] | type[Step],
+        request: Request,
+        rules: Sequence[tuple[str, Callable[..., bool]]],
+    ) -> Result:
+        """Nothing, for a document that breaks no rule."""
+        try:
+            document = read(form, request["document"])
+        except NotAManifest as problem:
+            raise Rejected("SCHEMA_VIOLATION", str(problem)) from None
+        for reason in residency_documents.broken(document, rules):
+            raise Rejected(reason)
+        return {}
+
+    def value_in_tier(self, chunk: Reuse, tier: Tier) -> float:
+        """V."""
+        return residency_plans.value_ms(chunk, tier)
+
+    def chosen_tier(self, chunk: Reuse, tiers: Sequence[Tier], values: Sequence[float]) -> str | None:
+        """Where it goes."""
+        return residency_plans.choose(chunk, tiers, values)
+
+    def residency_tier_value(self, request: Request) -> Result:
+        """What a chunk is worth where."""
+        chunk, tiers = Reuse(**request["chunk"]), [Tier(**row) for row in request["tiers"]]
+        if len({tier.tier for tier in tiers}) < len(tiers):
+            raise Rejected("REQUEST_TWICE", "a tier stands twice")
+        values = [self.value_in_tier(chunk, tier) for tier in tiers]
+        return {"values": values, "choice": self.chosen_tier(chunk, tiers, values)}
+
+    def states_of_rows(self, request: Request) -> list[str]:
+        """By position."""
+        names = ("positions", "visible", "recoverable", "in_transfer", "selected")
+        return residency_plans.row_states(*(request[name] for name in names))
+
+    def residency_row_states(self, request: Request) -> Result:
+        """States, support and what is missing."""
+        with refusals_named():
+            states = self.states_of_rows(request)
+        support = [position for position, state in enumerate(states) if state == "visible"]
+        missing = [position for position, state in enumerate(states) if state in ("preserved", "not-ready")]
+        return {"states": states, "support": support, "missing": missing}
+
+    def gaps_of_layers(self, request: Request) -> list[float]:
+        """Largest difference of each layer."""
+        return residency_plans.differences((row["baseline"], row["candidate"]) for row in request["layers"])
+
+    def residency_compare(self, request: Request) -> Result:
+        """Two runs, layer by layer."""
+        for name, value in request["baseline"].items():
+            if request["candidate"][name] != value:
+                raise Rejected("CONDITIONS_DIFFER", name)
+        with refusals_named():
+            gaps = self.gaps_of_layers(request)
+        first = next((layer for layer, gap in enumerate(gaps) if gap > 0), None)
+        exact = "exact" if first is None else "differs"
+        verdict = exact if request["mode"] == "exact" else "reported"
+        return {"verdict": verdict, "first_layer": first, "largest": gaps}
 
 
 def key_of(request: Request, name: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...adapters.base import EngineAdapter
 from ...engines.reference import Reference
 from ...engines.reference_residency_lesser import LESSER
-from . import authority, cancellation, coalescing, leases, movement, reads, rooms, validation
+from . import authority, cancellation, coalescing, leases, movement, plans, reads, rooms, validation
 
 CORRECT: tuple[type[EngineAdapter], ...] = (Reference, *LESSER)
 
@@ -18,4 +18,5 @@ FAULTS: tuple[type[EngineAdapter], ...] = (
     *leases.FAULTS,
     *coalescing.FAULTS,
     *authority.FAULTS,
+    *plans.FAULTS,
 )
