@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from kvassay.adapters.base import EngineAdapter, EngineInfo, Pending, Rejected
 from kvassay.adapters.local import InProcess
+from kvassay.core.engine import Returned
 from kvassay.core.expect import parse
 from kvassay.core.judge import Rules, judge
 from kvassay.core.model import Case, EngineDescription, Kind, Level, Result, Status, Step, Verdict
 from kvassay.corpus.ops import check_result, find, ops
 from kvassay.corpus.schemas import problem
+from kvassay.engines.reference import Reference
 
 Request = Mapping[str, Any]
 OWN = ("toy.copy", "toy.read", "toy.wait")
@@ -215,9 +218,31 @@ def test_an_engine_without_controls_is_not_judged_by_them() -> None:
 
 
 def test_the_controls_are_ops_like_others() -> None:
-    assert set(CONTROLS) == {op.name for op in ops().values() if op.family == "control"}
+    assert {*CONTROLS, "control.inject"} == {op.name for op in ops().values() if op.family == "control"}
     for sent in (*HOLD_AND_RELEASE, *LATER_COPY_FIRST, *TIME):
         if sent.op in CONTROLS:
             assert problem(sent.request, find(sent.op).request) is None
     assert problem({"jobs": []}, find("control.hold").request) is not None
     assert problem({"by_ms": -1}, find("control.advance_clock").request) is not None
+    assert problem({"key": "a", "fault": "corrupt"}, find("control.inject").request) is None
+    assert problem({"key": "a", "fault": "burn"}, find("control.inject").request) is not None
+
+
+DAMAGE = ("corrupt", "truncate", "drop", "evict")
+
+
+@pytest.mark.parametrize("fault", DAMAGE)
+def test_a_damaged_replica_is_served_by_nobody(fault: str) -> None:
+    engine = InProcess(Reference)
+    rows = np.arange(64, dtype=np.uint8)
+    try:
+        engine.open()
+        engine.call("residency.open", {"slots": 2, "slot_bytes": 64}, 1)
+        for key in ("a", "b"):
+            engine.call("residency.put", {"key": key, "data": rows}, 1)
+        damaged = [engine.call("control.inject", {"key": key, "fault": fault}, 1) for key in ("a", "c")]
+        found = [engine.call("residency.get", {"key": key}, 1) for key in ("a", "b")]
+    finally:
+        engine.close()
+    assert [reply.value["damaged"] for reply in damaged if isinstance(reply, Returned)] == [True, False]
+    assert [reply.value["outcome"] for reply in found if isinstance(reply, Returned)] == ["miss", "hit"]
