@@ -89,6 +89,7 @@ class Adapter(EngineAdapter):
         "residency.expiry_write": True,
         "residency.expiry_read": True,
         "residency.leases": True,
+        "residency.lease_lingers": True,
         "residency.cancel": True,
         "residency.cancel_load": True,
         "residency.job_failure": "key",

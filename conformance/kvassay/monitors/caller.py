@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..core.engine import Reply
+from ..core.expect import Outcome
 from ..core.model import EngineDescription
 from .residency import ResidencyMonitor, State, Transaction, digest
 
@@ -36,9 +38,22 @@ class Residency(ResidencyMonitor):
     def __init__(self, description: EngineDescription) -> None:
         super().__init__(description)
         self.declared = description.capabilities
+        self.read: set[tuple[str, str]] = set()
+        """Tenants and keys that were read, of an engine whose leases linger."""
+
+    def observe(self, op: str, request: Request, reply: Reply) -> Outcome:
+        """Take note of one call, and of what was read."""
+        if self.claims("lease_lingers"):
+            names = request.get("keys", ()) if request.get("mode") == "load" else ()
+            names = [request["key"]] if op == "residency.get" else names
+            self.read |= {(request.get("tenant", ""), name) for name in names}
+        return super().observe(op, request, reply)
 
     def bars(self, op: str, request: Request) -> str | None:
         """What an engine with these capabilities need not withstand; a control is not a call of it."""
+        asked = {(request.get("tenant", ""), name) for name in request.get("keys", ())}
+        if op == "residency.remove" and not request.get("force") and not self.read.isdisjoint(asked):
+            return "the lease of an earlier read may linger"
         return illegal(op, request, self, self.declared) if op in RULES else None
 
 
