@@ -565,7 +565,7 @@ def test_every_fault_of_movement_shows_in_its_trace_alone() -> None:
     assert {row.contract for row in rows} == {"offload", "residency", "lifecycle"}
     seeded = [row for row in rows if row.requirement]
     assert len(seeded) > 450
-    assert sum(row.by_rule for row in seeded) > 0.8 * len(seeded)
+    assert sum(row.by_rule for row in seeded) > 0.7 * len(seeded)
 
 
 def forgotten() -> list[dict[str, Any]]:
