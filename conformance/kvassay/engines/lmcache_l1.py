@@ -80,6 +80,7 @@ class Adapter(EngineAdapter):
         "residency.expiry_write": True,
         "residency.expiry_read": True,
         "residency.leases": True,
+        "residency.exact_slots": True,
         "residency.job_failure": "key",
         "residency.tenants": True,
         "residency.opaque_keys": True,

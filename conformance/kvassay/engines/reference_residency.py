@@ -30,6 +30,7 @@ class ResidencyReference(ReferencePart):
         "residency.txn_ids": True,
         "residency.expiry_write": True,
         "residency.expiry_read": True,
+        "residency.exact_clock": True,
         "residency.leases": True,
         "residency.joins": True,
         "residency.cancel": True,
