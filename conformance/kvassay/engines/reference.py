@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
+from .reference_indexes import IndexesReference
 from .reference_lifecycle import LifecycleReference
 from .reference_memory import MemoryReference
 from .reference_offload import OffloadReference
@@ -30,6 +31,7 @@ class Reference(
     LifecycleReference,
     SelectorReference,
     PlacementReference,
+    IndexesReference,
     MemoryReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
