@@ -214,11 +214,11 @@ class QuantisedReference(IndexStoreReference):
     own_profiles: ClassVar[frozenset[str]] = frozenset({"pqcache"})
     own_variants: ClassVar[frozenset[str]] = frozenset({pq.PAPER, pq.AUGMENTED})
 
-    def pq_cluster(self, points: Any, first: Sequence[int], cap: int) -> pq.Clustering:
+    def quantised_cluster(self, points: Any, first: Sequence[int], cap: int) -> pq.Clustering:
         """Lloyd's rounds on one subspace."""
         return pq.cluster(points, first, cap)
 
-    def pq_check_build(self, request: Request) -> None:
+    def quantised_check_build(self, request: Request) -> None:
         """Refuse a build for what the chapter says."""
         total, _, channels = request["keys"].shape
         count, first = 1 << request["bits"], request["sink"]
@@ -231,53 +231,53 @@ class QuantisedReference(IndexStoreReference):
     def pq_build(self, request: Request) -> Result:
         """Codebooks and codes of every K/V head."""
         with refusals_named():
-            self.pq_check_build(request)
+            self.quantised_check_build(request)
         keys = self.inward(request["keys"])
         first = [i - request["sink"] for i in request["init_rows"]]
         centroids, codes, rounds = [], [], []
         for head in range(keys.shape[1]):
             parts = pq.split(keys[request["sink"] :, head, :], request["m"])
-            made = [self.pq_cluster(parts[:, j, :], first, request["iterations"]) for j in range(request["m"])]
+            made = [self.quantised_cluster(parts[:, j, :], first, request["iterations"]) for j in range(request["m"])]
             centroids.append(np.stack([self.outward(one.centres) for one in made]))
             codes.append(np.stack([self.outward(one.labels) for one in made], axis=1).tolist())
             rounds.append([one.rounds for one in made])
         return {"centroids": np.stack(centroids), "codes": codes, "rounds": rounds}
 
-    def pq_codes(self, request: Request) -> Any:
+    def quantised_codes(self, request: Request) -> Any:
         """Codes [H_kv, n, m]."""
         heads, parts = request["centroids"].shape[:2]
         codes = np.asarray(request["codes"], np.int64).reshape(heads, -1, parts)
         return self.inward(codes)
 
-    def pq_check(self, request: Request, channels: int) -> None:
+    def quantised_check(self, request: Request, channels: int) -> None:
         """Refuse centroids and codes that do not fit."""
         pq.check_index(request["centroids"], request["codes"], channels)
 
-    def pq_channels(self, request: Request) -> int:
+    def quantised_channels(self, request: Request) -> int:
         """Channels that centroids have for these queries under this rule."""
         more = request["centroids"].shape[1] if request.get("rule") == pq.AUGMENTED else 0
         return int(request["q"].shape[1]) + more
 
-    def pq_encode(self, centroids: Any, keys: Any) -> list[list[int]]:
+    def quantised_encode(self, centroids: Any, keys: Any) -> list[list[int]]:
         """Codes of keys [n, d] of one head."""
         codes: list[list[int]] = self.outward(pq.Codebook(centroids).encode(keys)).tolist()
         return codes
 
-    def pq_leaving(self, window: Any, new: Any) -> Any:
+    def quantised_leaving(self, window: Any, new: Any) -> Any:
         """Key of the row that leaves the window: the oldest, not the one that enters."""
         return window[0, ...]
 
     def pq_append(self, request: Request) -> Result:
         """A row enters the window; one may leave it."""
         with refusals_named():
-            self.pq_check(request, request["new_k"].shape[1])
+            self.quantised_check(request, request["new_k"].shape[1])
         local = np.concatenate([request["local_k"], request["new_k"][None]])
         codes = [[list(row) for row in one] for one in request["codes"]]
         if local.shape[0] <= request["window"]:
             return {"codes": codes, "local_k": local, "evicted": None}
-        key = self.pq_leaving(local, request["new_k"])
+        key = self.quantised_leaving(local, request["new_k"])
         centroids = self.inward(request["centroids"])
-        code = [self.pq_encode(centroids[h, ...], self.inward(key[h : h + 1]))[0] for h in range(key.shape[0])]
+        code = [self.quantised_encode(centroids[h, ...], self.inward(key[h : h + 1]))[0] for h in range(key.shape[0])]
         position = request["first_row"] + len(codes[0])
         return {
             "codes": [[*one, code[h]] for h, one in enumerate(codes)],
@@ -288,51 +288,51 @@ class QuantisedReference(IndexStoreReference):
     def pq_score(self, request: Request) -> Result:
         """Table and scores of every query head."""
         with refusals_named():
-            self.pq_check(request, request["q"].shape[1])
+            self.quantised_check(request, request["q"].shape[1])
             rows.check_heads(request["kv_head_of"], request["q"].shape[0], request["centroids"].shape[0])
-        q, centroids, codes = self.inward(request["q"]), self.inward(request["centroids"]), self.pq_codes(request)
-        tables = [self.pq_table(q[i, ...], centroids[h, ...]) for i, h in enumerate(request["kv_head_of"])]
-        scores = [self.pq_look_up(t, codes[h, ...]) for t, h in zip(tables, request["kv_head_of"], strict=True)]
+        q, centroids, codes = self.inward(request["q"]), self.inward(request["centroids"]), self.quantised_codes(request)
+        tables = [self.quantised_table(q[i, ...], centroids[h, ...]) for i, h in enumerate(request["kv_head_of"])]
+        scores = [self.quantised_look_up(t, codes[h, ...]) for t, h in zip(tables, request["kv_head_of"], strict=True)]
         return {
             "table": np.stack([self.outward(one) for one in tables]),
             "scores": np.stack([self.outward(one) for one in scores]),
         }
 
-    def pq_table(self, q: Any, centroids: Any) -> Any:
+    def quantised_table(self, q: Any, centroids: Any) -> Any:
         """Products of one query's parts with centroids."""
         return pq.tables(q, centroids)
 
-    def pq_look_up(self, table: Any, codes: Any) -> Any:
+    def quantised_look_up(self, table: Any, codes: Any) -> Any:
         """Sums of look-ups, through packed pairs."""
         return pq.PackedCodes(codes, table.shape[1]).scores(table) if codes.shape[0] else table[0, :0]
 
-    def pq_regions(self, request: Request) -> pq.Regions:
+    def quantised_regions(self, request: Request) -> pq.Regions:
         """Sink and recent window."""
         return pq.Regions(request["sink"], request["recent"])
 
-    def pq_select(self, request: Request, total: int) -> Supports:
+    def quantised_select(self, request: Request, total: int) -> Supports:
         """Positions of each K/V head."""
-        self.pq_check(request, self.pq_channels(request))
+        self.quantised_check(request, self.quantised_channels(request))
         return pq.select(
             self.inward(request["q"]),
             self.inward(request["centroids"]),
-            self.pq_codes(request),
+            self.quantised_codes(request),
             request["kv_head_of"],
             scale=request["scale"],
             rule=request["rule"],
             first_row=request["first_row"],
-            span=self.pq_regions(request).candidates(total),
+            span=self.quantised_regions(request).candidates(total),
             count=request["top_k"],
         )
 
     def pq_search(self, request: Request) -> Result:
         """Candidates and selection."""
         with refusals_named():
-            selected = self.pq_select(request, request["rows"])
-        first, end = self.pq_regions(request).candidates(request["rows"])
+            selected = self.quantised_select(request, request["rows"])
+        first, end = self.quantised_regions(request).candidates(request["rows"])
         return {"first": first, "end": end, "selected": selected}
 
-    def pq_payload(self, request: Request, support: Supports) -> tuple[Any, Any]:
+    def quantised_payload(self, request: Request, support: Supports) -> tuple[Any, Any]:
         """K and V that attention reads: the pool's full rows."""
         return self.inward(request["k"]), self.inward(request["v"])
 
@@ -341,12 +341,12 @@ class QuantisedReference(IndexStoreReference):
         q, k, v = request["q"], request["k"], request["v"]
         with refusals_named():
             rows.check_rows(q, k, v, request["kv_head_of"])
-            self.pq_check(request, self.pq_channels(request))
+            self.quantised_check(request, self.quantised_channels(request))
             rows.need(request["centroids"].shape[0] == k.shape[1], "SHAPE_MISMATCH")
-            selected = self.pq_select(request, k.shape[0])
-            support = [self.pq_regions(request).support(k.shape[0], one) for one in selected]
+            selected = self.quantised_select(request, k.shape[0])
+            support = [self.quantised_regions(request).support(k.shape[0], one) for one in selected]
             rows.need(all(support), "NO_LEGAL_ROWS")
-        keys, values = self.pq_payload(request, support)
+        keys, values = self.quantised_payload(request, support)
         supports = [support[one] for one in request["kv_head_of"]]
         state = rows.attend_heads(
             self.inward(q), keys, values, supports, request["kv_head_of"], request["scale"], self.index_accumulate
@@ -357,10 +357,10 @@ class QuantisedReference(IndexStoreReference):
             "support": support,
             "out": self.outward(attention.output(state)),
             "lse": self.outward(attention.log_sum_exp(state)),
-            "gather_bytes": self.pq_gather_bytes(selected, row),
+            "gather_bytes": self.quantised_gather_bytes(selected, row),
         }
 
-    def pq_gather_bytes(self, selected: Supports, row_bytes: int) -> int:
+    def quantised_gather_bytes(self, selected: Supports, row_bytes: int) -> int:
         """Payload of retrieved rows."""
         return sum(map(len, selected)) * row_bytes
 
@@ -381,13 +381,13 @@ class QuantisedReference(IndexStoreReference):
             crossing, iterations = pq.cap(profile, request["tokens"], request["least"], request["most"])
         return {"crossing": crossing, "iterations": iterations}
 
-    def pq_cache(self, request: Request) -> pq.BlockCache:
+    def quantised_cache(self, request: Request) -> pq.BlockCache:
         """An empty cache."""
         return pq.BlockCache(request["capacity_blocks"], request["policy"])
 
     def pq_traffic(self, request: Request) -> Result:
         """Hits, misses and bytes of each selection."""
-        cache, size, steps = self.pq_cache(request), request["block_rows"], []
+        cache, size, steps = self.quantised_cache(request), request["block_rows"], []
         for one in request["selections"]:
             hits, misses = cache.read(sorted({i // size for i in one["ids"]}), one["generations"])
             steps.append(
@@ -421,11 +421,11 @@ class BridgeReference(IndexStoreReference):
         ]
         return {"ids": [[first + i for i in ids] for ids in found]}
 
-    def bridge_project(self, neighbours: Supports) -> list[bridge.Edge]:
+    def bridged_project(self, neighbours: Supports) -> list[bridge.Edge]:
         """Edges of the key graph."""
         return bridge.project(neighbours)
 
-    def bridge_neighbours(self, request: Request) -> list[list[int]]:
+    def bridged_neighbours(self, request: Request) -> list[list[int]]:
         """Neighbours of the prefill queries."""
         return bridge.exact_neighbours(self.inward(request["queries"]), self.inward(request["keys"]), request["k_build"])
 
@@ -434,15 +434,15 @@ class BridgeReference(IndexStoreReference):
         with refusals_named():
             rows.need(request["keys"].shape[1] == request["queries"].shape[1], "SHAPE_MISMATCH")
             rows.need(request["k_build"] <= request["keys"].shape[0], "NEIGHBOURS_EXCEED_ROWS")
-        near = self.bridge_neighbours(request)
-        edges = self.bridge_project(near)
+        near = self.bridged_neighbours(request)
+        edges = self.bridged_project(near)
         return {
             "neighbours": near,
             "edges": [list(edge) for edge in edges],
             "isolated": bridge.isolated(edges, request["keys"].shape[0]),
         }
 
-    def bridge_graph(self, request: Request) -> bridge.Graph:
+    def bridged_graph(self, request: Request) -> bridge.Graph:
         """Keys with edges."""
         return bridge.Graph(self.inward(request["keys"]), request["edges"])
 
@@ -450,19 +450,19 @@ class BridgeReference(IndexStoreReference):
         """Candidates of a search on the graph."""
         with refusals_named():
             rows.need(request["keys"].shape[1:] == request["q"].shape, "SHAPE_MISMATCH")
-            graph = self.bridge_graph(request)
+            graph = self.bridged_graph(request)
             found = graph.search(self.inward(request["q"]), request["entries"], request["width"], request["top_k"])
         return {"ids": found.ids, "visited": found.visited}
 
-    def bridge_persistent(self, request: Request, total: int) -> list[int]:
+    def bridged_persistent(self, request: Request, total: int) -> list[int]:
         """Sink and recent rows."""
         return bridge.persistent_rows(total, request["sink"], request["recent"])
 
-    def bridge_fresh(self, retrieved: Sequence[int], kept: Sequence[int]) -> list[int]:
+    def bridged_fresh(self, retrieved: Sequence[int], kept: Sequence[int]) -> list[int]:
         """Retrieved rows that are not there already."""
         return bridge.without(retrieved, kept)
 
-    def bridge_attend(self, request: Request, supports: Supports) -> State:
+    def bridged_attend(self, request: Request, supports: Supports) -> State:
         """Every query head over its rows."""
         return rows.attend_heads(
             self.inward(request["q"]),
@@ -474,7 +474,7 @@ class BridgeReference(IndexStoreReference):
             self.index_accumulate,
         )
 
-    def bridge_merge(self, a: State, b: State) -> State:
+    def bridged_merge(self, a: State, b: State) -> State:
         """Both states as one."""
         return attention.merge_two(a, b)
 
@@ -486,15 +486,15 @@ class BridgeReference(IndexStoreReference):
             rows.need(len(request["retrieved"]) == len(request["kv_head_of"]), "SHAPE_MISMATCH")
             for ids in request["retrieved"]:
                 rows.check_ids(ids, total)
-        kept = self.bridge_persistent(request, total)
-        fresh = [self.bridge_fresh(ids, kept) for ids in request["retrieved"]]
-        states = self.bridge_attend(request, [kept] * len(fresh)), self.bridge_attend(request, fresh)
+        kept = self.bridged_persistent(request, total)
+        fresh = [self.bridged_fresh(ids, kept) for ids in request["retrieved"]]
+        states = self.bridged_attend(request, [kept] * len(fresh)), self.bridged_attend(request, fresh)
         return {
             "union": [sorted([*kept, *ids]) for ids in fresh],
             "dropped": [len(ids) - len(new) for ids, new in zip(request["retrieved"], fresh, strict=True)],
             "persistent": self.write_state(states[0]),
             "retrieved": self.write_state(states[1]),
-            "state": self.write_state(self.bridge_merge(*states)),
+            "state": self.write_state(self.bridged_merge(*states)),
         }
 
     def bridge_calibrate(self, request: Request) -> Result:
@@ -510,7 +510,7 @@ class BridgeReference(IndexStoreReference):
             )
         return found._asdict()
 
-    def bridge_drifted(self, request: Request) -> bool:
+    def bridged_drifted(self, request: Request) -> bool:
         """Whether measured recall says nothing of these queries."""
         return bool(request["drift"] > request["drift_limit"])
 
@@ -519,7 +519,7 @@ class BridgeReference(IndexStoreReference):
         with refusals_named():
             budgets = [bridge.Budget(one["width"], one["recall"]) for one in request["budgets"]]
             action, width = bridge.escalate(
-                budgets, request["recall_floor"], self.bridge_drifted(request), request["exact_allowed"]
+                budgets, request["recall_floor"], self.bridged_drifted(request), request["exact_allowed"]
             )
         return {"action": action, "width": width}
 
@@ -551,7 +551,7 @@ class SqueezedReference(IndexStoreReference):
     own_profiles: ClassVar[frozenset[str]] = frozenset({"squeezed"})
     own_variants: ClassVar[frozenset[str]] = frozenset({"squeezed/all", "squeezed/code"})
 
-    def squeezed_labels(self, request: Request) -> list[int]:
+    def clustered_labels(self, request: Request) -> list[int]:
         """Labels, given or found."""
         if "labels" in request:
             rows.need(len(request["labels"]) == request["keys"].shape[0], "CLUSTERS_NOT_COVERING")
@@ -561,32 +561,32 @@ class SqueezedReference(IndexStoreReference):
         rows.need(right, "INIT_ROWS_INVALID")
         return squeezed.label_rows(self.inward(request["keys"]), init, request["iterations"])
 
-    def squeezed_fine(self, keys: Any, labels: Sequence[int], clusters: int) -> squeezed.Level:
+    def clustered_fine(self, keys: Any, labels: Sequence[int], clusters: int) -> squeezed.Level:
         """Means of raw keys."""
         return squeezed.fine_level(keys, labels, clusters)
 
-    def squeezed_coarse(self, fine: squeezed.Level, parents: Sequence[int], groups: int) -> squeezed.Level:
+    def clustered_coarse(self, fine: squeezed.Level, parents: Sequence[int], groups: int) -> squeezed.Level:
         """Means of centroids."""
         return squeezed.coarse_level(fine, parents, groups)
 
     def squeezed_build(self, request: Request) -> Result:
         """One or two levels."""
         with refusals_named():
-            labels = self.squeezed_labels(request)
+            labels = self.clustered_labels(request)
             rows.need(all(0 <= label < request["clusters"] for label in labels), "LABEL_OUT_OF_RANGE")
             if "parents" in request:
                 squeezed.check_parents(request["parents"], request["clusters"], request["groups"])
-        fine = self.squeezed_fine(self.inward(request["keys"]), labels, request["clusters"])
-        found: Result = {"labels": labels, "fine": self.squeezed_level(fine)}
+        fine = self.clustered_fine(self.inward(request["keys"]), labels, request["clusters"])
+        found: Result = {"labels": labels, "fine": self.clustered_level(fine)}
         if "parents" in request:
-            found["coarse"] = self.squeezed_level(self.squeezed_coarse(fine, request["parents"], request["groups"]))
+            found["coarse"] = self.clustered_level(self.clustered_coarse(fine, request["parents"], request["groups"]))
         return found
 
-    def squeezed_level(self, level: squeezed.Level) -> Result:
+    def clustered_level(self, level: squeezed.Level) -> Result:
         """A level as JSON."""
         return {"centroids": self.outward(level.centroids), "sizes": list(level.sizes)}
 
-    def squeezed_shares(self, q: Any, level: squeezed.Level, scale: float) -> Any:
+    def clustered_shares(self, q: Any, level: squeezed.Level, scale: float) -> Any:
         """Share of one row of each cluster."""
         return squeezed.shares(q, level, scale)
 
@@ -596,25 +596,25 @@ class SqueezedReference(IndexStoreReference):
             right = request["centroids"].shape == (len(request["sizes"]), request["q"].shape[1])
             rows.need(right, "SHAPE_MISMATCH")
         level = squeezed.Level(self.inward(request["centroids"]), request["sizes"])
-        return {"scores": self.index_floats(self.squeezed_shares(self.inward(request["q"]), level, request["scale"]))}
+        return {"scores": self.index_floats(self.clustered_shares(self.inward(request["q"]), level, request["scale"]))}
 
     def squeezed_calibrate(self, request: Request) -> Result:
         """Thresholds over all layers, heads and rows."""
         values: list[float] = []
         for one in request["parts"]:
-            level = self.squeezed_fine(self.inward(one["keys"]), one["labels"], request["clusters"])
-            scores = self.index_floats(self.squeezed_shares(self.inward(one["queries"]), level, request["scale"]))
+            level = self.clustered_fine(self.inward(one["keys"]), one["labels"], request["clusters"])
+            scores = self.index_floats(self.clustered_shares(self.inward(one["queries"]), level, request["scale"]))
             values += [scores[label] for label in one["labels"]]
         return {"thresholds": [squeezed.quantile(values, share) for share in request["quantiles"]]}
 
-    def squeezed_read(self, request: Request, name: str) -> squeezed.Level:
+    def clustered_read(self, request: Request, name: str) -> squeezed.Level:
         """A level of a request."""
         level = request[name]
         right = level["centroids"].shape == (len(level["sizes"]), request["q"].shape[1])
         rows.need(right, "SHAPE_MISMATCH")
         return squeezed.Level(self.inward(level["centroids"]), level["sizes"])
 
-    def squeezed_descend(self, q: Any, request: Request, fine: squeezed.Level, coarse: squeezed.Level | None) -> squeezed.Survivors:
+    def clustered_descend(self, q: Any, request: Request, fine: squeezed.Level, coarse: squeezed.Level | None) -> squeezed.Survivors:
         """Surviving clusters."""
         return squeezed.descend(
             q,
@@ -629,19 +629,19 @@ class SqueezedReference(IndexStoreReference):
     def squeezed_select(self, request: Request) -> Result:
         """Clusters and rows above the thresholds."""
         with refusals_named():
-            fine = self.squeezed_read(request, "fine")
-            coarse = self.squeezed_read(request, "coarse") if "coarse" in request else None
+            fine = self.clustered_read(request, "fine")
+            coarse = self.clustered_read(request, "coarse") if "coarse" in request else None
             squeezed.check_levels(request["labels"], fine, None, ())
             rows.need(len(request["thresholds"]) == (1 if coarse is None else 2), "SHAPE_MISMATCH")
             squeezed.check_levels(request["labels"], fine, coarse, request.get("parents", ()))
         q = self.inward(request["q"])
-        left = self.squeezed_descend(q, request, fine, coarse)
+        left = self.clustered_descend(q, request, fine, coarse)
         chosen = [i for i, label in enumerate(request["labels"]) if label in set(left.fine)]
-        if self.squeezed_window(q.shape[0], request):
+        if self.clustered_window(q.shape[0], request):
             chosen += range(len(request["labels"]), len(request["labels"]) + request["window"])
         return {**({} if left.coarse is None else {"coarse": left.coarse}), "fine": left.fine, "rows": chosen}
 
-    def squeezed_window(self, queries: int, request: Request) -> bool:
+    def clustered_window(self, queries: int, request: Request) -> bool:
         """Whether window rows are kept."""
         return squeezed.window_kept(queries, request["thresholds"][-1], request["window_rule"])
 
@@ -661,7 +661,7 @@ class SqueezedReference(IndexStoreReference):
             "repeated_rows": single - shared,
         }
 
-    def squeezed_blocks(self, ids: Sequence[int], size: int) -> list[list[int]]:
+    def clustered_blocks(self, ids: Sequence[int], size: int) -> list[list[int]]:
         """A ragged list in blocks; the last may be short."""
         ordered = sorted(ids)
         return [ordered[i : i + size] for i in range(0, len(ordered), size)]
@@ -675,7 +675,7 @@ class SqueezedReference(IndexStoreReference):
                 rows.check_ids(ids, request["k"].shape[0])
                 rows.check_once(ids)
         q, k, v = (self.inward(request[name]) for name in ("q", "k", "v"))
-        blocks = [self.squeezed_blocks(ids, request["block_rows"]) for ids in request["selected"]]
+        blocks = [self.clustered_blocks(ids, request["block_rows"]) for ids in request["selected"]]
         states = []
         for query, one in enumerate(request["kv_head_of"]):
             parts = [
@@ -712,16 +712,16 @@ class MagicPigReference(IndexStoreReference):
     own_profiles: ClassVar[frozenset[str]] = frozenset({"magicpig"})
     own_variants: ClassVar[frozenset[str]] = frozenset({"magicpig/paper", "magicpig/code"})
 
-    def magicpig_buckets(self, x: Any, projections: Any) -> list[list[int]]:
+    def sampled_buckets(self, x: Any, projections: Any) -> list[list[int]]:
         """Bucket of each row in each table."""
         return magicpig.buckets(x, projections)
 
     def magicpig_hash(self, request: Request) -> Result:
         """Buckets of rows."""
         with refusals_named():
-            return {"codes": self.magicpig_buckets(self.inward(request["x"]), self.inward(request["projections"]))}
+            return {"codes": self.sampled_buckets(self.inward(request["x"]), self.inward(request["projections"]))}
 
-    def magicpig_check_codes(self, request: Request) -> None:
+    def sampled_check_codes(self, request: Request) -> None:
         """Refuse buckets that do not fit."""
         codes, own = request["key_codes"], request["query_codes"]
         rows.check_heads(request["kv_head_of"], len(own), len(codes))
@@ -729,46 +729,46 @@ class MagicPigReference(IndexStoreReference):
         every = [code for one in [*own, *(table for head in codes for table in head)] for code in one]
         rows.need(all(0 <= code < 1 << request["bits"] for code in every), "CODE_OUT_OF_RANGE")
 
-    def magicpig_matches(self, keys: Any, query: Any) -> Any:
+    def sampled_matches(self, keys: Any, query: Any) -> Any:
         """Tables in which each row matches."""
         return magicpig.matches(keys, query)
 
     def magicpig_search(self, request: Request) -> Result:
         """Rows that match in enough tables."""
         with refusals_named():
-            self.magicpig_check_codes(request)
+            self.sampled_check_codes(request)
         found = []
         for own, one in zip(request["query_codes"], request["kv_head_of"], strict=True):
             keys = self.inward(np.asarray(request["key_codes"][one], np.int64))
-            found.append(self.outward(self.magicpig_matches(keys, self.inward(np.asarray(own, np.int64)))).tolist())
+            found.append(self.outward(self.sampled_matches(keys, self.inward(np.asarray(own, np.int64)))).tolist())
         least = request["min_tables"]
         return {"ids": [[i for i, n in enumerate(row) if n >= least] for row in found], "matches": found}
 
-    def magicpig_rule(self, request: Request) -> magicpig.Tables:
+    def sampled_rule(self, request: Request) -> magicpig.Tables:
         """The collision rule."""
         return magicpig.Tables(request["bits"], request["tables"], request["min_tables"])
 
-    def magicpig_inclusion(self, cosines: Any, rule: magicpig.Tables) -> tuple[Any, Any]:
+    def sampled_inclusion(self, cosines: Any, rule: magicpig.Tables) -> tuple[Any, Any]:
         """Probability and its logarithm."""
         return magicpig.inclusion(cosines, rule)
 
     def magicpig_probability(self, request: Request) -> Result:
         """Probabilities of cosines."""
         cosines = self.inward(np.asarray(request["cosines"], np.float64))
-        u, log_u = self.magicpig_inclusion(cosines, self.magicpig_rule(request))
+        u, log_u = self.sampled_inclusion(cosines, self.sampled_rule(request))
         return {"u": self.outward(u), "log_u": self.outward(log_u)}
 
-    def magicpig_mean(self, request: Request, k: Any, one: int) -> Any:
+    def sampled_mean(self, request: Request, k: Any, one: int) -> Any:
         """Mean that is subtracted from the keys of one K/V head."""
         if "key_mean" in request:
             return self.inward(np.asarray(request["key_mean"], np.float64))[one, ...]
         return magicpig.mean_key(k[:, one, :], magicpig.offloaded(k.shape[0], request["static"]))
 
-    def magicpig_head(self, q: Any, k: Any, v: Any, static: Sequence[int], sampled: Sequence[int], **more: Any) -> magicpig.Estimate:
+    def sampled_head(self, q: Any, k: Any, v: Any, static: Sequence[int], sampled: Sequence[int], **more: Any) -> magicpig.Estimate:
         """The estimate of one query head."""
         return magicpig.estimate(q, k, v, static, sampled, **more)
 
-    def magicpig_check_sample(self, request: Request) -> None:
+    def sampled_check_sample(self, request: Request) -> None:
         """Refuse rows that are not, or stand twice."""
         total = request["k"].shape[0]
         rows.check_rows(request["q"], request["k"], request["v"], request["kv_head_of"])
@@ -782,24 +782,24 @@ class MagicPigReference(IndexStoreReference):
     def magicpig_estimate(self, request: Request) -> Result:
         """The estimator over static and sampled rows."""
         with refusals_named():
-            self.magicpig_check_sample(request)
+            self.sampled_check_sample(request)
             q, k, v = (self.inward(request[name]) for name in ("q", "k", "v"))
             heads = [
-                self.magicpig_head(
+                self.sampled_head(
                     q[query, ...],
                     k[:, one, :],
                     v[:, one, :],
                     request["static"],
                     request["sampled"][query],
-                    rule=self.magicpig_rule(request),
-                    middle=self.magicpig_mean(request, k, one),
+                    rule=self.sampled_rule(request),
+                    middle=self.sampled_mean(request, k, one),
                     scale=request["scale"],
                     epsilon=request["epsilon"],
                     accumulate=self.index_accumulate,
                 )
                 for query, one in enumerate(request["kv_head_of"])
             ]
-        return {"state": self.write_state(rows.stack([one.state for one in heads])), "u": [one.chances for one in heads]}
+        return {"state": self.write_state(rows.stack([one.state for one in heads])), "u": [u for one in heads for u in one.chances]}
 
     def magicpig_enumerate(self, request: Request) -> Result:
         """Every sample, and the estimator's mean."""
@@ -807,7 +807,7 @@ class MagicPigReference(IndexStoreReference):
             found = magicpig.enumerate_samples(
                 *(np.asarray(request[name], np.float64) for name in ("q", "k", "v")),
                 request["scale"],
-                self.magicpig_rule(request),
+                self.sampled_rule(request),
             )
         return {
             "outcomes": [{"ids": list(ids), "probability": p} for ids, p in found.outcomes.items()],
