@@ -12,9 +12,9 @@ from kvassay.runner import environment
 from rich.console import Console
 from rich.table import Table
 
-from . import attention, corpus, runner, selectors
+from . import attention, corpus, indexes, runner, selectors
 
-BENCHES = {"runner": runner, "attention": attention, "selectors": selectors, "corpus": corpus}
+BENCHES = {"runner": runner, "attention": attention, "selectors": selectors, "indexes": indexes, "corpus": corpus}
 
 
 @click.command(help=__doc__)

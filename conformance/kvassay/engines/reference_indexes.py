@@ -142,7 +142,9 @@ class IndexStoreReference(ReferencePart):
         with refusals_named():
             self.index_check_parts(request["q"], request["parts"])
         q = self.inward(request["q"])
-        return {"state": self.write_state(attention.merge([self.index_part_state(q, part) for part in request["parts"]]))}
+        return {
+            "state": self.write_state(attention.merge([self.index_part_state(q, part) for part in request["parts"]]))
+        }
 
     def index_part_state(self, q: Any, part: Request) -> State:
         """Every query row over one part."""
@@ -189,7 +191,9 @@ class IndexStoreReference(ReferencePart):
         moved = [np.max(np.abs(a - b), initial=0.0) for a, b in ((k, data["k"]), (v, data["v"]))]
         return {
             "representation": [float(x) for x in np.max(np.abs(scores - data["proxies"]), axis=1, initial=0.0)],
-            "omitted_mass": [float(np.delete(w, list(s)).sum()) for w, s in zip(weights, request["support"], strict=True)],
+            "omitted_mass": [
+                float(np.delete(w, list(s)).sum()) for w, s in zip(weights, request["support"], strict=True)
+            ],
             "payload": float(max(moved)),
             "reduction": [float(x) for x in np.max(np.abs(data["out"] - given), axis=1)],
         }
@@ -290,7 +294,11 @@ class QuantisedReference(IndexStoreReference):
         with refusals_named():
             self.quantised_check(request, request["q"].shape[1])
             rows.check_heads(request["kv_head_of"], request["q"].shape[0], request["centroids"].shape[0])
-        q, centroids, codes = self.inward(request["q"]), self.inward(request["centroids"]), self.quantised_codes(request)
+        q, centroids, codes = (
+            self.inward(request["q"]),
+            self.inward(request["centroids"]),
+            self.quantised_codes(request),
+        )
         tables = [self.quantised_table(q[i, ...], centroids[h, ...]) for i, h in enumerate(request["kv_head_of"])]
         scores = [self.quantised_look_up(t, codes[h, ...]) for t, h in zip(tables, request["kv_head_of"], strict=True)]
         return {
@@ -427,7 +435,9 @@ class BridgeReference(IndexStoreReference):
 
     def bridged_neighbours(self, request: Request) -> list[list[int]]:
         """Neighbours of the prefill queries."""
-        return bridge.exact_neighbours(self.inward(request["queries"]), self.inward(request["keys"]), request["k_build"])
+        return bridge.exact_neighbours(
+            self.inward(request["queries"]), self.inward(request["keys"]), request["k_build"]
+        )
 
     def bridge_build(self, request: Request) -> Result:
         """The graph of one query head."""
@@ -614,7 +624,9 @@ class SqueezedReference(IndexStoreReference):
         rows.need(right, "SHAPE_MISMATCH")
         return squeezed.Level(self.inward(level["centroids"]), level["sizes"])
 
-    def clustered_descend(self, q: Any, request: Request, fine: squeezed.Level, coarse: squeezed.Level | None) -> squeezed.Survivors:
+    def clustered_descend(
+        self, q: Any, request: Request, fine: squeezed.Level, coarse: squeezed.Level | None
+    ) -> squeezed.Survivors:
         """Surviving clusters."""
         return squeezed.descend(
             q,
@@ -656,7 +668,9 @@ class SqueezedReference(IndexStoreReference):
         return {
             "union": [sorted(one) for one in unions],
             "union_bytes": shared * request["row_bytes"],
-            "masked_rows": sum(len(unions[one]) - len(ids) for one, ids in zip(request["kv_head_of"], lists, strict=True)),
+            "masked_rows": sum(
+                len(unions[one]) - len(ids) for one, ids in zip(request["kv_head_of"], lists, strict=True)
+            ),
             "per_head_bytes": single * request["row_bytes"],
             "repeated_rows": single - shared,
         }
@@ -764,7 +778,9 @@ class MagicPigReference(IndexStoreReference):
             return self.inward(np.asarray(request["key_mean"], np.float64))[one, ...]
         return magicpig.mean_key(k[:, one, :], magicpig.offloaded(k.shape[0], request["static"]))
 
-    def sampled_head(self, q: Any, k: Any, v: Any, static: Sequence[int], sampled: Sequence[int], **more: Any) -> magicpig.Estimate:
+    def sampled_head(
+        self, q: Any, k: Any, v: Any, static: Sequence[int], sampled: Sequence[int], **more: Any
+    ) -> magicpig.Estimate:
         """The estimate of one query head."""
         return magicpig.estimate(q, k, v, static, sampled, **more)
 
@@ -799,16 +815,16 @@ class MagicPigReference(IndexStoreReference):
                 )
                 for query, one in enumerate(request["kv_head_of"])
             ]
-        return {"state": self.write_state(rows.stack([one.state for one in heads])), "u": [u for one in heads for u in one.chances]}
+        return {
+            "state": self.write_state(rows.stack([one.state for one in heads])),
+            "u": [u for one in heads for u in one.chances],
+        }
 
     def magicpig_enumerate(self, request: Request) -> Result:
         """Every sample, and the estimator's mean."""
         with refusals_named():
-            found = magicpig.enumerate_samples(
-                *(np.asarray(request[name], np.float64) for name in ("q", "k", "v")),
-                request["scale"],
-                self.sampled_rule(request),
-            )
+            q, k, v = (np.asarray(request[name], np.float64) for name in ("q", "k", "v"))
+            found = magicpig.enumerate_samples(q, k, v, request["scale"], self.sampled_rule(request))
         return {
             "outcomes": [{"ids": list(ids), "probability": p} for ids, p in found.outcomes.items()],
             "nonempty": found.nonempty,

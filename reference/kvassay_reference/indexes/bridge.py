@@ -117,9 +117,7 @@ def calibrate(
     need(same, "SHAPE_MISMATCH", "one list and one count a held-out query")
     shares = [len(set(want).intersection(got)) / len(set(want)) for want, got in zip(exact, found, strict=True)]
     mean = sum(visited) / len(visited)
-    return Recall(
-        sum(shares) / len(shares), min(shares), mean, max(visited), mean / rows, drift(prefill, held_out)
-    )
+    return Recall(sum(shares) / len(shares), min(shares), mean, max(visited), mean / rows, drift(prefill, held_out))
 
 
 def drift(prefill: Array, held_out: Array) -> float:
@@ -139,9 +137,7 @@ class Budget(NamedTuple):
     recall: float
 
 
-def escalate(
-    budgets: Sequence[Budget], floor: float, drifted: bool, exact_allowed: bool
-) -> tuple[str, int | None]:
+def escalate(budgets: Sequence[Budget], floor: float, drifted: bool, exact_allowed: bool) -> tuple[str, int | None]:
     """The narrowest budget that keeps the floor; exact rows where none does, or where the queries have drifted."""
     ascending = all(a.width < b.width for a, b in pairwise(budgets))
     need(bool(budgets) and ascending, "BUDGETS_NOT_ASCENDING")

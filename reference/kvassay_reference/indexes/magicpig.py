@@ -69,7 +69,9 @@ def inclusion(cosines: Array, rule: Tables) -> tuple[Array, Array]:
     u = r**rule.least * total
     some = u > 0
     log_u = rule.least * xp.log(xp.where(r > 0, r, 1.0)) + xp.log(xp.where(total > 0, total, 1.0))
-    return xp.where(u < 1.0, u, 1.0), xp.where(some | ((r > 0) & (total > 0)), xp.where(log_u < 0, log_u, 0.0), -math.inf)
+    return xp.where(u < 1.0, u, 1.0), xp.where(
+        some | ((r > 0) & (total > 0)), xp.where(log_u < 0, log_u, 0.0), -math.inf
+    )
 
 
 def cosines_of(q: Array, keys: Array) -> Array:

@@ -10,11 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, is_numpy_array
 
-from .rows import Array, check_heads, groups_of, member_means, nearest, need, softmax, squared_distances, top
+from .rows import (
+    Array,
+    check_heads,
+    groups_of,
+    least_of_best,
+    member_means,
+    nearest,
+    need,
+    softmax,
+    squared_distances,
+    top,
+)
 
 PAPER, AUGMENTED = "pqcache/paper", "pqcache/ip"
+ROWS_PER_BLOCK = 1 << 16
+"""Rows whose sums are made at once."""
 
 
 class Codebook(NamedTuple):
@@ -111,8 +124,8 @@ def means(points: Array, labels: Array, centres: Array) -> Array:
 def tables(q: Array, centroids: Array) -> Array:
     """Products [m, C] of the parts of one query [d] with one head's centroids [m, C, d_m]."""
     xp = array_namespace(q, centroids)
-    parts = xp.reshape(q, (centroids.shape[0], 1, centroids.shape[2]))
-    return xp.sum(parts * centroids, axis=2)
+    parts = xp.reshape(q, (centroids.shape[0], centroids.shape[2], 1))
+    return xp.matmul(centroids, parts)[:, :, 0]
 
 
 def distance_tables(q: Array, centroids: Array) -> Array:
@@ -137,35 +150,90 @@ def look_up(table: Array, codes: Array) -> Array:
 class PackedCodes:
     """Codes of many rows, packed in pairs, so that one look-up serves two subspaces.
 
-    The pair table has C^2 entries; it pays from that many rows on.
+    The table of a pair has C^2 entries; it pays from that many rows on.
     """
 
     def __init__(self, codes: Array, count: int) -> None:
-        """``codes`` [n, m] below ``count``."""
+        """``codes`` [n, m] below ``count``, which is at most 256."""
         xp = array_namespace(codes)
-        codes = xp.astype(codes, xp.uint16)
+        codes = xp.astype(codes, xp.int64)
         parts = codes.shape[1]
-        self.count, self.parts, self.rows = count, parts, codes.shape[0]
-        self.pairs = [codes[:, j] * count + codes[:, j + 1] for j in range(0, parts - 1, 2)]
-        self.last = xp.asarray(codes[:, -1], copy=True) if parts % 2 else None
+        narrow = xp.uint16 if count <= 256 else xp.int64
+        self.rows = codes.shape[0]
+        self.pairs = [xp.astype(codes[:, j] * count + codes[:, j + 1], narrow) for j in range(0, parts - 1, 2)]
+        self.last = xp.astype(codes[:, -1], narrow) if parts % 2 else None
 
-    def scores(self, table: Array) -> Array:
-        """Sum [n] of the look-ups in ``table`` [m, C]."""
+    def scores(self, table: Array, rows: slice = slice(None)) -> Array:
+        """Sums of the look-ups in ``table`` [m, C] for some rows."""
+        return sum_of(self.tables(table), [codes[rows] for codes in self.columns()])
+
+    def columns(self) -> list[Array]:
+        """The packed codes, a column for each table of :meth:`tables`."""
+        return [*self.pairs, *([] if self.last is None else [self.last])]
+
+    def tables(self, table: Array) -> list[Array]:
+        """Tables of sums for the pairs, and of single entries for an odd last subspace."""
         xp = array_namespace(table)
-        found = None
-        for j, pair in enumerate(self.pairs):
-            both = xp.reshape(table[2 * j, :, None] + table[2 * j + 1, None, :], (-1,))
-            part = xp.take(both, pair)
-            found = part if found is None else found + part
-        if self.last is not None:
-            part = xp.take(table[-1, :], self.last)
-            found = part if found is None else found + part
-        return found
+        joined = [xp.reshape(table[2 * j, :, None] + table[2 * j + 1, None, :], (-1,)) for j in range(len(self.pairs))]
+        return joined if self.last is None else [*joined, table[-1, :]]
+
+
+def sum_of(tables: Sequence[Array], columns: Sequence[Array]) -> Array:
+    """Sum [n] of the entries of each table that its column of codes points to."""
+    xp = array_namespace(*tables)
+    found = xp.take(tables[0], columns[0])
+    for table, column in zip(tables[1:], columns[1:], strict=True):
+        found = found + xp.take(table, column)
+    return found
 
 
 def search(table: Array, codes: PackedCodes, count: int) -> list[int]:
-    """Rows with the largest sums of look-ups, best first, ties to the lower row."""
-    return top(codes.scores(table), count)
+    """Rows with the largest sums of look-ups, best first, ties to the lower row.
+
+    Sums are made block by block, so that they stay in cache. A block's sums are kept that reach the floor, the
+    count-th best of what was seen when the floor was last raised; all later winners reach it.
+    """
+    xp = array_namespace(table)
+    count = min(max(count, 0), codes.rows)
+    if not count:
+        return []
+    tables, columns = codes.tables(table), codes.columns()
+    room = [xp.empty((ROWS_PER_BLOCK,), dtype=table.dtype, device=device(table)) for _ in tables]
+    ids, kept, found, floor = [], [], 0, -math.inf
+    start, size = 0, 8 * count
+    while start < codes.rows:
+        scores = block_sum(tables, columns, slice(start, min(start + size, codes.rows)), room)
+        passed = xp.nonzero(scores >= floor)[0]
+        ids.append(passed + start)
+        kept.append(xp.take(scores, passed))
+        found += passed.shape[0]
+        if found > 2 * count:
+            ids, kept = best_of(ids, kept, count)
+            found, floor = count, kept[0][-1]
+        start, size = start + size, min(2 * size, max(count, ROWS_PER_BLOCK))
+    return [int(i) for i in best_of(ids, kept, count)[0][0]]
+
+
+def best_of(ids: Sequence[Array], scores: Sequence[Array], count: int) -> tuple[list[Array], list[Array]]:
+    """The best of several lists in ascending order of ids, as lists of one."""
+    xp = array_namespace(*scores)
+    every, all_scores = xp.concat(list(ids)), xp.concat(list(scores))
+    # Within equal scores the stable sort keeps the order of the lists, best first or ascending: lower ids first.
+    order = xp.argsort(-all_scores, stable=True)[:count]
+    return [xp.take(every, order)], [xp.take(all_scores, order)]
+
+
+def block_sum(tables: Sequence[Array], columns: Sequence[Array], rows: slice, room: Sequence[Array]) -> Array:
+    """As :func:`sum_of` for a block of rows; NumPy writes into ``room``, which saves it from new memory each time."""
+    width = rows.stop - rows.start
+    if not is_numpy_array(tables[0]) or width > room[0].shape[0]:
+        return sum_of(tables, [column[rows] for column in columns])
+    for table, column, into in zip(tables, columns, room, strict=True):
+        table.take(column[rows], out=into[:width], mode="clip")  # codes are in range; clip needs no second buffer
+    found = room[0][:width]
+    for more in room[1:]:
+        found += more[:width]
+    return found
 
 
 class Regions(NamedTuple):
@@ -208,7 +276,7 @@ def select(
     first, end = span
     covered = first_row <= first and end <= first_row + codes.shape[1]
     need(covered, "CODES_NOT_COVERING", f"rows {first} to {end}, codes from {first_row} for {codes.shape[1]}")
-    found = []
+    found: list[list[int]] = []
     for head, members in enumerate(groups_of(kv_head_of, centroids.shape[0])):
         if not members or first == end:
             found.append([])

@@ -93,7 +93,7 @@ class Method:
 
     def proxies(self) -> Floats:
         """Scores that the index ranks by, of its rows."""
-        return self.keys[self.ids] @ self.q
+        return array(self.keys[self.ids] @ self.q)
 
     def receipt(self) -> Iterator[Rule]:
         """The look-up was this query's, in this index."""
@@ -145,7 +145,7 @@ class Method:
 
     def logits(self) -> Floats:
         """Logits of the support in the method's frame."""
-        return self.pool["scale"] * (self.keys[self.support()] @ self.q)
+        return array(self.pool["scale"] * (self.keys[self.support()] @ self.q))
 
     def output(self) -> tuple[Floats, float]:
         """Output and LSE over the support."""
@@ -153,7 +153,10 @@ class Method:
 
     def stages(self) -> Iterator[Rule]:
         """Each stage's error by itself."""
-        yield all(alike(self.section["errors"][name], value) for name, value in self.errors().items()), "ERROR_STAGE_MISMATCH"
+        yield (
+            all(alike(self.section["errors"][name], value) for name, value in self.errors().items()),
+            "ERROR_STAGE_MISMATCH",
+        )
 
     def errors(self) -> dict[str, float]:
         """What the four stages lose."""
@@ -230,7 +233,7 @@ class Quantised(Method):
     def index_bytes(self) -> int:
         """Packed codes and centroids."""
         bits = len(self.ids) * self.index["m"] * self.index["bits"]
-        return -(-bits // 8) + (1 << self.index["bits"]) * int(self.pool["channels"]) * ITEM_BYTES
+        return int(-(-bits // 8) + (1 << self.index["bits"]) * self.pool["channels"] * ITEM_BYTES)
 
 
 class Bridged(Method):
@@ -254,7 +257,9 @@ class Bridged(Method):
 
     def neighbours(self, queries: Any, count: int) -> list[list[int]]:
         """Exact neighbours among the rows of the index."""
-        return [[self.ids[i] for i in row] for row in bridge.exact_neighbours(array(queries), self.keys[self.ids], count)]
+        return [
+            [self.ids[i] for i in row] for row in bridge.exact_neighbours(array(queries), self.keys[self.ids], count)
+        ]
 
     def calibrated(self) -> bool:
         """Whether recall and drift follow from the held-out queries."""
@@ -262,7 +267,12 @@ class Bridged(Method):
         exact = self.neighbours(held["queries"], self.search["budget"])
         found = held["found"]
         measured = bridge.calibrate(
-            exact, found, [0] * len(found), len(self.ids), array(self.index["sample"]["queries"]), array(held["queries"])
+            exact,
+            found,
+            [0] * len(found),
+            len(self.ids),
+            array(self.index["sample"]["queries"]),
+            array(held["queries"]),
         )
         same = sets(held["exact"]) == sets(exact)
         return same and alike(held["recall"], measured.recall) and alike(held["drift"], measured.drift)
@@ -310,7 +320,8 @@ class Squeezed(Method):
 
     def proxies(self) -> Floats:
         """A row's score is its centroid's."""
-        return (array(self.index["fine"]["centroids"]) @ self.q)[np.asarray(self.index["labels"], np.int64)]
+        scores = array(self.index["fine"]["centroids"]) @ self.q
+        return array(scores[np.asarray(self.index["labels"], np.int64)])
 
     def found(self) -> Iterator[Rule]:
         """Candidates are the rows of the clusters above both thresholds."""
@@ -329,7 +340,7 @@ class Squeezed(Method):
         """Means and sizes of both levels, labels and parents."""
         fine, coarse = len(self.index["fine"]["sizes"]), len(self.index["coarse"]["sizes"])
         means = (fine + coarse) * (int(self.pool["channels"]) * ITEM_BYTES + ID_BYTES)
-        return means + (len(self.ids) + fine) * ID_BYTES
+        return int(means + (len(self.ids) + fine) * ID_BYTES)
 
 
 class Sampled(Method):
@@ -376,7 +387,7 @@ class Sampled(Method):
     def logits(self) -> Floats:
         """Logits in the centred frame, less the logarithm of the probability."""
         shift = self.pool["scale"] * float(array(self.index["key_mean"]) @ self.q)
-        return super().logits() - shift - np.concatenate([np.zeros(len(self.kept)), self.included()[1]])
+        return array(super().logits() - shift - np.concatenate([np.zeros(len(self.kept)), self.included()[1]]))
 
     def index_bytes(self) -> int:
         """Ranges and entries of the tables, planes, and the mean."""

@@ -58,8 +58,7 @@ def groups_of(kv_head_of: Sequence[int], heads: int) -> list[list[int]]:
 def top(scores: Array, count: int) -> list[int]:
     """Indices of the ``count`` largest of [n], best first, ties to the lower index.
 
-    Of many scores most are dropped by a threshold first: the count-th largest of a sample is no larger than the
-    count-th largest of all, so every winner passes it.
+    Of many scores most are dropped by a threshold from a sample before the rest are sorted.
     """
     xp = array_namespace(scores)
     count = min(max(count, 0), scores.shape[0])
@@ -67,10 +66,25 @@ def top(scores: Array, count: int) -> list[int]:
         return []
     if scores.shape[0] <= 2 * SAMPLE or count > SAMPLE // 8:
         return [int(i) for i in xp.argsort(-scores, stable=True)[:count]]
-    sample = xp.sort(scores[:: scores.shape[0] // SAMPLE])
-    kept = xp.nonzero(scores >= sample[-count])[0]
+    floor = least_of_best(scores[:: scores.shape[0] // SAMPLE], count)
+    kept = xp.nonzero(scores >= floor)[0]
     order = xp.argsort(-xp.take(scores, kept), stable=True)[:count]
     return [int(i) for i in xp.take(kept, order)]
+
+
+def least_of_best(sample: Array, count: int) -> Array:
+    """A number that at least ``count`` of a sample reach, and so at least ``count`` of whatever it was drawn from.
+
+    It is the count-th largest of the maxima of disjoint groups: close to the count-th largest of the sample, without
+    sorting it. Over a sample that is too small, minus infinity.
+    """
+    xp = array_namespace(sample)
+    groups = min(8 * count, sample.shape[0])
+    if groups < count:
+        return xp.asarray(-math.inf, dtype=sample.dtype, device=device(sample))
+    size = sample.shape[0] // groups
+    maxima = xp.max(xp.reshape(sample[: groups * size], (groups, size)), axis=1)
+    return xp.sort(maxima)[groups - count]
 
 
 def softmax(scores: Array) -> Array:
@@ -145,7 +159,9 @@ def nearest(points: Array, centres: Array) -> Array:
 def member_means(points: Array, labels: Array, count: int, otherwise: Array) -> Array:
     """Mean [count, d] of each cluster's points; ``otherwise`` [count, d] where it has none."""
     xp = array_namespace(points)
-    member = xp.astype(labels[None, :] == xp.arange(count, dtype=labels.dtype, device=device(labels))[:, None], points.dtype)
+    member = xp.astype(
+        labels[None, :] == xp.arange(count, dtype=labels.dtype, device=device(labels))[:, None], points.dtype
+    )
     sizes = xp.sum(member, axis=1)[:, None]
     return xp.where(sizes > 0, (member @ points) / xp.where(sizes > 0, sizes, 1.0), otherwise)
 

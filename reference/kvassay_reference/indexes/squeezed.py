@@ -39,17 +39,24 @@ def fine_level(keys: Array, labels: Sequence[int], clusters: int) -> Level:
     """Mean of the raw keys of each cluster, zeros for an empty one."""
     xp = array_namespace(keys)
     keys = xp.astype(keys, xp.float64)
-    means = member_means(keys, xp.asarray(list(labels), dtype=xp.int64), clusters, xp.zeros((clusters, keys.shape[1]), dtype=xp.float64))
+    means = member_means(
+        keys, xp.asarray(list(labels), dtype=xp.int64), clusters, xp.zeros((clusters, keys.shape[1]), dtype=xp.float64)
+    )
     return Level(means, sizes_of(labels, clusters))
 
 
 def coarse_level(fine: Level, parents: Sequence[int], groups: int) -> Level:
     """Unweighted mean of the centroids that hold rows, group by group; sizes count rows."""
     xp = array_namespace(fine.centroids)
-    weights = [[float(parent == group and size > 0) for parent, size in zip(parents, fine.sizes, strict=True)] for group in range(groups)]
+    weights = [
+        [float(parent == group and size > 0) for parent, size in zip(parents, fine.sizes, strict=True)]
+        for group in range(groups)
+    ]
     member = xp.asarray(weights, dtype=fine.centroids.dtype)
     count = xp.sum(member, axis=1)[:, None]
-    sizes = [sum(s for s, parent in zip(fine.sizes, parents, strict=True) if parent == group) for group in range(groups)]
+    sizes = [
+        sum(s for s, parent in zip(fine.sizes, parents, strict=True) if parent == group) for group in range(groups)
+    ]
     return Level((member @ fine.centroids) / xp.where(count > 0, count, 1.0), sizes)
 
 
