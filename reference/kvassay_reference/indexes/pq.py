@@ -16,7 +16,6 @@ from .rows import (
     Array,
     check_heads,
     groups_of,
-    least_of_best,
     member_means,
     nearest,
     need,
