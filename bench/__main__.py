@@ -12,9 +12,16 @@ from kvassay.runner import environment
 from rich.console import Console
 from rich.table import Table
 
-from . import attention, corpus, runner, selectors, trace
+from . import attention, corpus, indexes, runner, selectors, trace
 
-BENCHES = {"runner": runner, "attention": attention, "selectors": selectors, "corpus": corpus, "trace": trace}
+BENCHES = {
+    "runner": runner,
+    "attention": attention,
+    "selectors": selectors,
+    "indexes": indexes,
+    "trace": trace,
+    "corpus": corpus,
+}
 
 
 @click.command(help=__doc__)

@@ -430,7 +430,7 @@ def stored(draw: st.DrawFn, least: int = 0) -> Json:
         "k_channel": tensor(array(draw, heads, d, rows), heads, d, rows),
         "v": tensor(array(draw, rows, heads, d_v), rows, heads, d_v),
         "v_mean": tensor(array(draw, heads, d_v), heads, d_v),
-        "scale": draw(st.sampled_from([0.5, 0.25, -0.5])),
+        "scale": draw(st.sampled_from([0.5, 0.25, -0.5, 0.0])),
         "kv_head_of": draw(st.lists(st.integers(0, heads - 1), min_size=queries, max_size=queries)),
         "channels": draw(st.integers(0, d + 1)) or draw(st.integers(0, 1)),
         "rows": draw(st.integers(1, 8)),

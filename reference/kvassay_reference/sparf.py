@@ -72,7 +72,7 @@ def importance(raw: Array, factor: float) -> Array:
 
 def ranked(raw: Array, scale: float, count: int) -> list[int]:
     """Step 4: rows by score and not by rounded weight, so that equal scores alone are ties."""
-    return top(raw if scale >= 0 else -raw, count)
+    return top(raw * float((scale > 0) - (scale < 0)), count)
 
 
 def check_channels(q: Array, k_channel: Array, kv_head_of: Sequence[int]) -> None:

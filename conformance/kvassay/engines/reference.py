@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
+from .reference_indexes import IndexesReference
 from .reference_kvevents import KvEventsReference
 from .reference_lifecycle import LifecycleReference
 from .reference_memory import MemoryReference
@@ -34,6 +35,7 @@ class Reference(
     KvEventsReference,
     SelectorReference,
     PlacementReference,
+    IndexesReference,
     MemoryReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""

@@ -177,8 +177,11 @@ class Selected(NamedTuple):
 
 
 def products(q: Array, centroids: Array) -> Array:
-    """[lists, clusters]: each query against its centroids; q is [lists, d], centroids [lists, clusters, d]."""
-    return array_namespace(q).matmul(centroids, q[:, :, None])[..., 0]
+    """[lists, clusters]: each query against its centroids; q is [lists, d], centroids [lists, clusters, d].
+
+    Each product is a sum of its own, so that equal centroids tie; a matrix product may add them in other orders.
+    """
+    return array_namespace(q).vecdot(centroids, q[:, None, :])
 
 
 def quotas(sizes: Array, sums: Array, budget: int) -> Array:

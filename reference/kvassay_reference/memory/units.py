@@ -107,12 +107,15 @@ def build(
 
 
 def lookup_scores(q: Array, table: Array, kv_head_of: Sequence[int]) -> Array:
-    """[H_q, units]: products summed over query rows and representatives; table is [units, r, H_kv, d]."""
+    """[H_q, units]: products summed over query rows and representatives; table is [units, r, H_kv, d].
+
+    Each product is a sum of its own, so that equal units tie.
+    """
     xp = array_namespace(q, table)
     asked = xp.sum(wide(q), axis=0)
     stored = xp.permute_dims(xp.sum(wide(table), axis=1), (1, 0, 2))
     mine = xp.take(stored, indices(kv_head_of, stored), axis=0)
-    return xp.matmul(mine, asked[:, :, None])[..., 0]
+    return xp.vecdot(mine, asked[:, None, :])
 
 
 def check_lookup(q: Array, table: Array, kv_head_of: Sequence[int]) -> None:

@@ -62,7 +62,7 @@ class RowsInASet(Fault):
         return super().memory_attend({**request, "support": support})
 
 
-class NothingIsZero(Fault):
+class EmptySupportIsZero(Fault):
     """Attention over nothing is zero."""
 
     requirement = "MEM-048"
@@ -165,7 +165,7 @@ class UnscaledMass(Lossy):
         return kept._replace(output_error=kept.output_error / np.linalg.norm(kept.out, axis=-1))
 
 
-class NotRenormalised(Lossy):
+class DenseWeightsKept(Lossy):
     """The output is that of the dense softmax with rows left out."""
 
     requirement = "MEM-048"
@@ -278,7 +278,7 @@ class WorstInstead(Fault):
         return super().mem_recalled_rows({**request, "q": -request["q"]})
 
 
-class FirstHeadsRows(Fault):
+class FirstHeadsRecall(Fault):
     """The first K/V head's rows are read by all."""
 
     requirement = "MEM-049"

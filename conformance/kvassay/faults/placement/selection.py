@@ -243,6 +243,40 @@ class ScaleWithoutSign(Rows):
         return super().flash_rows(raw, abs(scale), count)
 
 
+class ScaleOfZeroRanks(Rows):
+    """Under a scale of zero rows are ranked all the same."""
+
+    killed_by = case("select/scale-of-zero")
+
+    def flash_rows(self, raw: Any, scale: float, count: int) -> list[int]:
+        return super().flash_rows(raw, scale or 1.0, count)
+
+
+class UnstableSort(Rows):
+    """Ties are in order only while they are few."""
+
+    killed_by = case("select/many-ties")
+
+    def flash_rows(self, raw: Any, scale: float, count: int) -> list[int]:
+        order = np.argsort(-raw * np.sign(scale), kind="heapsort")
+        return sorted(int(row) for row in order[:count])
+
+
+class MeanOfNoRows(Rows):
+    """Over no rows the output is the mean."""
+
+    killed_by = case("attend/no-rows")
+
+    def sparf_attend(self, request: Request) -> Result:
+        if request["k"].shape[0]:
+            return super().sparf_attend(request)
+        heads = request["kv_head_of"]
+        empty = {name: [[] for _ in heads] for name in ("channels", "positions")}
+        out = np.stack([np.asarray(request["v_mean"], np.float32)[head] for head in heads])
+        ledger = {"physical_bytes": 0, "logical_bytes": 0}
+        return {"exactness": "approximate", **empty, "alpha": np.zeros(len(heads), np.float32), "out": out, **ledger}
+
+
 class OneRowMore(Rows):
     """The current row rides free: one more row than asked for."""
 
@@ -492,6 +526,9 @@ FAULTS: tuple[type[Fault], ...] = (
     RankedByWeight,
     RankedByMagnitude,
     ScaleWithoutSign,
+    ScaleOfZeroRanks,
+    UnstableSort,
+    MeanOfNoRows,
     OneRowMore,
     RowsOfTheGroup,
     QueryHeadAsKvHead,
