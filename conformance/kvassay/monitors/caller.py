@@ -104,12 +104,12 @@ class _Caller:
     def remove(self, request: Request) -> Iterable[str]:
         if "tier" in request and not self.claims("authority"):
             yield "the engine keeps no account of tiers"
-        if request.get("force") and not self.fences() and any(self.leased(request, key) for key in request["keys"]):
-            yield "the caller's own load is under way"
+        if request.get("force") and not self.fences() and any(self.held(request, key) for key in request["keys"]):
+            yield "the caller's own transaction is under way"
 
-    def leased(self, request: Request, key: str) -> bool:
-        """Whether a load of the key is under way."""
-        return bool(self.monitor.live((request.get("tenant", ""), key), "load"))
+    def held(self, request: Request, key: str) -> bool:
+        """Whether a transaction of the key is under way."""
+        return bool(self.monitor.live((request.get("tenant", ""), key)))
 
     def reserve(self, request: Request) -> Iterable[str]:
         data = request.get("data")
