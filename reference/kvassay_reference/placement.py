@@ -221,11 +221,6 @@ class SubBatch:
         """All of them."""
         return self.gpu_requests + self.cpu_requests
 
-    @property
-    def gpu_ms(self) -> float:
-        """All GPU work."""
-        return self.linear_ms + self.prefill_ms + self.gpu_attention_ms
-
 
 @dataclass(frozen=True)
 class Alone:

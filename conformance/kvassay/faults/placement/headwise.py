@@ -214,6 +214,19 @@ class ComputeAtSubmission(Fault):
         return done
 
 
+class LateClock(Fault):
+    """The first group waits for a clock that starts at one."""
+
+    requirement = "PLC-010"
+    killed_by = case("headwise/short-fetches")
+
+    def plc_staged(self, several: Sequence[Group], request: Request) -> list[Staged]:
+        found = super().plc_staged(several, request)
+        late = max(0.0, 1.0 - found[0].compute_start_ms)
+        names = ("compute_start_ms", "compute_end_ms")
+        return [replace(one, **{name: getattr(one, name) + late for name in names}) for one in found]
+
+
 class SlowLink(Fault):
     """The rate is kept in 40 bits."""
 
@@ -418,6 +431,7 @@ FAULTS: tuple[type[Fault], ...] = (
     TwoBuffersAlways,
     NoPrefetchAcrossLayers,
     ComputeAtSubmission,
+    LateClock,
     SlowLink,
     GroupsAtOnce,
     WorkOfKvHeads,

@@ -267,6 +267,17 @@ class AtLeastAsFast(Fault):
         return "pipelined" if made.feasible and fast else "gpu_only"
 
 
+class LinearWorkCompared(Fault):
+    """The other mode is compared by its linear work alone."""
+
+    requirement = "PLC-016"
+    killed_by = case("pipeline/other-mode-with-prefill-and-attention")
+
+    def plc_estimate(self, rule: str, pipeline: Request, pair: Sequence[SubBatch]) -> Estimate:
+        made = super().plc_estimate(rule, pipeline, pair)
+        return replace(made, alone=replace(made.alone, gpu_ms=pipeline["gpu_only"]["linear_ms"]))
+
+
 class ShorterIteration(Fault):
     """The shorter iteration wins."""
 
@@ -440,6 +451,7 @@ FAULTS: tuple[type[Fault], ...] = (
     ModesCompete,
     QueuesMayRepeat,
     AtLeastAsFast,
+    LinearWorkCompared,
     ShorterIteration,
     MoreRequests,
     FasterThoughExposed,

@@ -262,6 +262,29 @@ class OlderManifestsAlone(Documents):
         return {**document, "decision": {**made, "manifest_generation": least}}
 
 
+class EndsBeforeTheDeadline(Fault):
+    """An attempt has to end before the deadline."""
+
+    requirement = "PLC-046"
+    killed_by = case("report/at-the-deadline")
+
+    def plc_report_rules(self, document: Request) -> Iterator[Rule]:
+        yield from super().plc_report_rules(document)
+        yield document["observed"]["finish_ms"] != document["decision"]["deadline_ms"], "DEADLINE_MISSED"
+
+
+class GroupsRoundedDown(Documents):
+    """Heads that fill no group are forgotten."""
+
+    requirement = "PLC-044"
+    killed_by = case("report/groups-of-three")
+
+    def read(self, document: Request) -> Request:
+        stated, heads = document["traffic"], document["geometry"]["kv_heads"]
+        less = bool(heads % document["heads_per_group"])
+        return {**document, "traffic": {**stated, "group_count": stated["group_count"] + less}}
+
+
 class ReceiptsAlwaysWhole(Fault):
     """Every receipt has to be there, also where the fallback was published."""
 
@@ -337,6 +360,8 @@ FAULTS: tuple[type[Fault], ...] = (
     AttemptFromPublication,
     FallbackNeedsLateness,
     OlderManifestsAlone,
+    EndsBeforeTheDeadline,
+    GroupsRoundedDown,
     ReceiptsAlwaysWhole,
     ApproximateReadsAll,
     ReceiptsOfKvHeads,

@@ -271,7 +271,7 @@ class MeanOfNoRows(Rows):
         if request["k"].shape[0]:
             return super().sparf_attend(request)
         heads = request["kv_head_of"]
-        empty = {name: [[] for _ in heads] for name in ("channels", "positions")}
+        empty: Result = {name: [[] for _ in heads] for name in ("channels", "positions")}
         out = np.stack([np.asarray(request["v_mean"], np.float32)[head] for head in heads])
         ledger = {"physical_bytes": 0, "logical_bytes": 0}
         return {"exactness": "approximate", **empty, "alpha": np.zeros(len(heads), np.float32), "out": out, **ledger}
