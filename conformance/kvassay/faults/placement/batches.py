@@ -72,6 +72,59 @@ class AllInSubBatchOne(Forming):
                 pair[1].parts["cpu_decode"].pop()
 
 
+class Splitting(Forming):
+    """CPU requests split with another comparison."""
+
+    def too_long(self, tokens: int, misfit: int) -> bool:
+        """Whether a request is passed over after one that did not fit."""
+        return tokens >= misfit
+
+    def next_target(self, left: Sequence[float]) -> int:
+        """The sub-batch that the next request is tried in."""
+        return int(left[1] > left[0])
+
+    def split(self, pair: Pair, queue: Sequence[Job], budget: int) -> None:
+        misfit, target = 1 << 40, 1
+        for job in queue:
+            if not budget or self.too_long(job.tokens, misfit):
+                continue
+            pair[target].parts["cpu_decode"].append(job)
+            left = placement_batch.slack_ms(pair)
+            if min(left) < 0:
+                pair[target].parts["cpu_decode"].pop()
+                misfit = job.tokens
+                continue
+            budget -= 1
+            target = self.next_target(left)
+
+
+class TieToSubBatchOne(Splitting):
+    """At equal slacks the next CPU request goes to sub-batch 1."""
+
+    killed_by = case("batch/equal-slacks")
+
+    def next_target(self, left: Sequence[float]) -> int:
+        return int(left[1] >= left[0])
+
+
+class AsLongTriedAgain(Splitting):
+    """A request as long as one that did not fit is tried again."""
+
+    killed_by = case("batch/as-long-after-a-shorter-one")
+
+    def too_long(self, tokens: int, misfit: int) -> bool:
+        return tokens > misfit
+
+
+class SlackZeroNeedsPrefill(Forming):
+    """A prefill is kept where a slack would be zero without it."""
+
+    killed_by = case("batch/prefill-dropped-to-slack-zero")
+
+    def trim_pair(self, pair: Pair, queues: Queues) -> None:
+        placement_batch.trim(pair[0], queues.threshold, lambda: min(placement_batch.slack_ms(pair)) <= 0)
+
+
 class FirstMisfitEnds(Forming):
     """The first CPU request that does not fit ends the search."""
 
@@ -201,6 +254,16 @@ class TieToThePipeline(Forming):
         return alone.count * together <= (pair[0].count + pair[1].count) * alone.gpu_ms
 
 
+class SecondPassTwice(Forming):
+    """The pipeline's time is taken for twice sub-batch 1's."""
+
+    killed_by = case("batch/pipeline-not-worth-it")
+
+    def takes_pair(self, pair: Pair, alone: Batch) -> bool:
+        together = 2 * pair[1].gpu_ms
+        return alone.count * together < (pair[0].count + pair[1].count) * alone.gpu_ms
+
+
 class NeverPipelined(Forming):
     """Total times are compared, so that one batch always wins."""
 
@@ -237,6 +300,9 @@ class EmptySubBatchRuns(Forming):
 FAULTS: tuple[type[Fault], ...] = (
     Alternating,
     AllInSubBatchOne,
+    TieToSubBatchOne,
+    AsLongTriedAgain,
+    SlackZeroNeedsPrefill,
     FirstMisfitEnds,
     EveryMisfitTried,
     MisfitsCostBudget,
@@ -249,6 +315,7 @@ FAULTS: tuple[type[Fault], ...] = (
     GpuPrefillsDropped,
     AlwaysPipelined,
     TieToThePipeline,
+    SecondPassTwice,
     NeverPipelined,
     CpuWorkAlone,
     EmptySubBatchRuns,
