@@ -290,8 +290,8 @@ class IndexHoldsRows(Fault):
         return super().residency_release(request)
 
 
-class DocumentTakenAsItIs(Fault):
-    """Documents are not checked against their schema."""
+class FormIsShape(Fault):
+    """A document that has not the form of its schema is refused for the shapes in it."""
 
     requirement = "RES-043"
     killed_by = cases("inputs/owner-that-is-none", "directory/digest-that-is-none", "directory/readers-below-nought")
@@ -301,7 +301,7 @@ class DocumentTakenAsItIs(Fault):
             return super().accepted(form, request, rules)
         except Rejected as refusal:
             if refusal.reason == "SCHEMA_VIOLATION":
-                return {}
+                raise Rejected("GATHER_SHAPE_MISMATCH", refusal.detail) from None
             raise
 
 
@@ -659,7 +659,7 @@ FAULTS = (
     SuccessorOfOldEpoch,
     CopyingIsValid,
     IndexHoldsRows,
-    DocumentTakenAsItIs,
+    FormIsShape,
     RulesReversed,
     ShapesForgotten,
     PositionsRepeat,
