@@ -16,6 +16,8 @@ from .reference_part import ReferencePart
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Supports = Sequence[Sequence[int]]
+MOST_PAIRED = 256
+"""Centroids up to which two subspaces share a table."""
 
 
 class IndexStoreReference(ReferencePart):
@@ -311,8 +313,10 @@ class QuantisedReference(IndexStoreReference):
         return pq.tables(q, centroids)
 
     def quantised_look_up(self, table: Any, codes: Any) -> Any:
-        """Sums of look-ups, through packed pairs."""
-        return pq.PackedCodes(codes, table.shape[1]).scores(table) if codes.shape[0] else table[0, :0]
+        """Sums of look-ups, through packed pairs where their tables are small."""
+        if table.shape[1] > MOST_PAIRED or not codes.shape[0]:
+            return pq.look_up(table, codes)
+        return pq.PackedCodes(codes, table.shape[1]).scores(table)
 
     def quantised_regions(self, request: Request) -> pq.Regions:
         """Sink and recent window."""

@@ -149,15 +149,16 @@ def look_up(table: Array, codes: Array) -> Array:
 class PackedCodes:
     """Codes of many rows, packed in pairs, so that one look-up serves two subspaces.
 
-    The table of a pair has C^2 entries; it pays from that many rows on.
+    The table of a pair has C^2 entries; it pays for up to 256 centroids and from that many rows on.
     """
 
     def __init__(self, codes: Array, count: int) -> None:
-        """``codes`` [n, m] below ``count``, which is at most 256."""
+        """``codes`` [n, m] below ``count``."""
         xp = array_namespace(codes)
         codes = xp.astype(codes, xp.int64)
         parts = codes.shape[1]
-        narrow = xp.uint16 if count <= 256 else xp.int64
+        # Sixteen bits hold a pair; some libraries look up with 64-bit indices alone.
+        narrow = xp.uint16 if count <= 256 and is_numpy_array(codes) else xp.int64
         self.rows = codes.shape[0]
         self.pairs = [xp.astype(codes[:, j] * count + codes[:, j + 1], narrow) for j in range(0, parts - 1, 2)]
         self.last = xp.astype(codes[:, -1], narrow) if parts % 2 else None

@@ -46,7 +46,10 @@ def alike(a: Any, b: Any) -> bool:
         x, y = array(a), array(b)
     except ValueError:
         return False
-    return x.shape == y.shape and bool(np.allclose(x, y, rtol=1e-9, atol=1e-9))
+    if x.shape != y.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.all((x == y) | (np.abs(x - y) <= 1e-9 + 1e-9 * np.abs(y))))
 
 
 class Method:
