@@ -269,6 +269,9 @@ class Bridged(Method):
         held = self.index["calibration"]
         exact = self.neighbours(held["queries"], self.search["budget"])
         found = held["found"]
+        whole = len(held["queries"]) == len(held["exact"]) == len(found) > 0 and all(held["exact"])
+        if not whole or sets(held["exact"]) != sets(exact):
+            return False
         measured = bridge.calibrate(
             exact,
             found,
@@ -277,8 +280,7 @@ class Bridged(Method):
             array(self.index["sample"]["queries"]),
             array(held["queries"]),
         )
-        same = sets(held["exact"]) == sets(exact)
-        return same and alike(held["recall"], measured.recall) and alike(held["drift"], measured.drift)
+        return alike(held["recall"], measured.recall) and alike(held["drift"], measured.drift)
 
     def found(self) -> Iterator[Rule]:
         """No more candidates than asked for, or than were scored."""
@@ -319,7 +321,9 @@ class Squeezed(Method):
             yield alike(index[name]["centroids"], level.centroids), "CENTROID_NOT_MEAN"
             yield index[name]["sizes"] == level.sizes, "CLUSTER_SIZE_MISMATCH"
         for threshold, level in zip(index["thresholds"], index["calibration"], strict=True):
-            yield alike(threshold, squeezed.quantile(level["scores"], level["quantile"])), "THRESHOLD_MISMATCH"
+            given = len(level["scores"]) > 0
+            right = given and alike(threshold, squeezed.quantile(level["scores"], level["quantile"]))
+            yield right, "THRESHOLD_MISMATCH"
 
     def proxies(self) -> Floats:
         """A row's score is its centroid's."""
@@ -407,8 +411,22 @@ METHODS: tuple[tuple[str, type[Method]], ...] = (
 )
 
 
+def has_its_sizes(document: Json) -> bool:
+    """Whether rows, queries and spans are as many and as wide as the pool says."""
+    pool, graph = document["pool"], document["bridge"]["index"]
+    queries = [document["query"]["q"], *graph["sample"]["queries"], *graph["calibration"]["queries"]]
+    if not graph["sample"]["queries"] or {len(row) for row in [*pool["keys"], *queries]} != {pool["channels"]}:
+        return False
+    if {len(row) for row in pool["values"]} - {pool["value_channels"]}:
+        return False
+    spans = [document[name]["index"]["rows"] for name, _ in METHODS]
+    right = all(len(pool[name]) == pool["frontier"] for name in ("keys", "values", "tokens"))
+    return right and all(first < end for first, end in spans)
+
+
 def rules(document: Json) -> Iterator[Rule]:
     """Every rule of a record in its order: whether it holds, and the reason if not."""
+    yield has_its_sizes(document), "SHAPE_MISMATCH"
     for name, reason in FRAME:
         yield document["query"][name] == document["pool"][name], reason
     for name, method in METHODS:

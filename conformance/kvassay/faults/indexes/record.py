@@ -127,6 +127,7 @@ UNCHECKED = {
         "record/recall-overstated",
         "record/drift-denied",
         "record/recall-against-found",
+        "record/held-out-not-searched",
         "record/candidates-beyond-budget",
         "adversary/drift-hidden",
     ),
@@ -143,7 +144,12 @@ UNCHECKED = {
         "adversary/low-mean-raised",
     ),
     "CLUSTER_SIZE_MISMATCH": ("IDX-036", "record/size-off-by-one", "record/group-size-counts-clusters"),
-    "THRESHOLD_MISMATCH": ("IDX-041", "record/threshold-by-hand", "record/other-quantile"),
+    "THRESHOLD_MISMATCH": (
+        "IDX-041",
+        "record/threshold-by-hand",
+        "record/other-quantile",
+        "record/threshold-of-nothing",
+    ),
     "CLUSTER_NOT_SELECTED": (
         "IDX-038",
         "record/cluster-lost",
@@ -164,6 +170,15 @@ UNCHECKED = {
 """Reason to the requirement and the cases that miss its rule; rules without which nothing can go on are below."""
 
 STOPPING = {
+    "SHAPE_MISMATCH": (
+        "IDX-008",
+        "record/frontier-without-its-row",
+        "record/row-without-token",
+        "record/query-of-other-width",
+        "record/value-of-other-width",
+        "record/backward-span",
+        "record/sample-of-other-width",
+    ),
     "INDEX_BEYOND_COMMIT": ("IDX-008", "record/index-beyond-frontier"),
     "PQ_GEOMETRY_INVALID": (
         "IDX-015",
