@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -40,8 +41,12 @@ class Session:
         waivers: Sequence[Waiver] = (),
         strict: bool = False,
         deadline_scale: float = 1.0,
+        probe: bool = False,
     ) -> None:
-        """Make the smoke check; raises :class:`AdapterError` for a broken adapter."""
+        """Make the smoke check; raises :class:`AdapterError` for a broken adapter.
+
+        With ``probe`` calls are made, too, that the engine does not claim to withstand.
+        """
         found = smoke(engine, corpus)
         if found:
             raise AdapterError("the adapter is broken: " + "; ".join(found))
@@ -49,7 +54,7 @@ class Session:
         self.corpus = corpus
         self.waivers = tuple(waivers)
         self.strict = strict
-        self.rules = replace(corpus.rules(deadline_scale), watch=watch)
+        self.rules = replace(corpus.rules(deadline_scale), watch=functools.partial(watch, probe=probe))
         self.today = datetime.date.today()
         self.results: list[Result] = []
         self._waiting: list[Result] = []

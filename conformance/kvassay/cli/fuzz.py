@@ -149,6 +149,8 @@ class Telling:
             words += ["--python", self._options["python"]]
         if self._options["in_process"]:
             words.append("--in-process")
+        if self._chosen.probe:
+            words.append("--probe")
         return shlex.join([*words, "--case-file", str(path)])
 
     def conclude(self, summary: Summary) -> None:

@@ -51,6 +51,7 @@ RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": ju
     metavar="FILE",
     help="Judge by the cases of this file in place of the corpus.",
 )
+@click.option("--probe", is_flag=True, help="Also make calls that the engine does not claim to withstand.")
 @click.option("--strict", is_flag=True, help="Failed SHOULD cases fail the run.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option("--waivers", type=FILE, metavar="FILE", help="Known deviations, as TOML.")
@@ -101,7 +102,14 @@ def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers, *, strict
     try:
         if options.get("trace"):
             engine = recording(engine, options["trace"])
-        return Session(engine, corpus, waivers=waivers, strict=strict, deadline_scale=options["timeout_scale"])
+        return Session(
+            engine,
+            corpus,
+            waivers=waivers,
+            strict=strict,
+            deadline_scale=options["timeout_scale"],
+            probe=options.get("probe", False),
+        )
     except AdapterError:
         engine.close()
         raise
@@ -158,6 +166,8 @@ def repeat_command(options: dict[str, Any]) -> str:
         words += ["--python", options["python"]]
     if options["in_process"]:
         words.append("--in-process")
+    if options.get("probe"):
+        words.append("--probe")
     for file in options.get("case_file", ()):
         words += ["--case-file", str(file)]
     if options["timeout_scale"] != 1.0:

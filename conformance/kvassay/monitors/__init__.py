@@ -12,11 +12,11 @@ from ..core.model import EngineDescription
 from ..core.monitor import Guard
 from .caller import Residency
 
-MONITORS: dict[str, Callable[[EngineDescription], Guard]] = {"residency": Residency}
+MONITORS: dict[str, Callable[[EngineDescription, bool], Guard]] = {"residency": Residency}
 """Contract to its monitor. A contract without one is judged by what its cases expect."""
 
 
-def watch(contract: str, description: EngineDescription) -> Guard | None:
-    """A fresh monitor for one opening of an engine."""
+def watch(contract: str, description: EngineDescription, *, probe: bool = False) -> Guard | None:
+    """A fresh monitor for one opening of an engine; a caller that probes is barred from less."""
     make = MONITORS.get(contract)
-    return None if make is None else make(description)
+    return None if make is None else make(description, probe)

@@ -35,9 +35,10 @@ def illegal(
 class Residency(ResidencyMonitor):
     """The rules of residency with the caller's side of them."""
 
-    def __init__(self, description: EngineDescription) -> None:
+    def __init__(self, description: EngineDescription, probe: bool = False) -> None:
         super().__init__(description)
         self.declared = description.capabilities
+        self.probe = probe
         self.read: set[tuple[str, str]] = set()
         """Tenants and keys that were read, of an engine whose leases linger."""
 
@@ -51,10 +52,16 @@ class Residency(ResidencyMonitor):
 
     def bars(self, op: str, request: Request) -> str | None:
         """What an engine with these capabilities need not withstand; a control is not a call of it."""
+        if op not in RULES:
+            return None
+        return self.lingering(op, request) or illegal(op, request, self, self.declared, self.probe)
+
+    def lingering(self, op: str, request: Request) -> str | None:
+        """Whether a removal may meet the lease of a read that is over."""
         asked = {(request.get("tenant", ""), name) for name in request.get("keys", ())}
         if op == "residency.remove" and not request.get("force") and not self.read.isdisjoint(asked):
             return "the lease of an earlier read may linger"
-        return illegal(op, request, self, self.declared) if op in RULES else None
+        return None
 
 
 class _Caller:

@@ -160,9 +160,12 @@ class Keeping:
         return any(one.state is not State.REFUSED for one, _ in self.monitor.by_key.get(key, ()))
 
     def held(self, key: Key) -> bool:
-        """Whether a transaction may keep the key from being removed."""
-        users = (one.state in (State.LIVE, State.QUARANTINED) for one, _ in self.monitor.by_key.get(key, ()))
-        return any(users)
+        """Whether a transaction may keep the key from being removed; a store that has expired may still be whole."""
+        users = self.monitor.by_key.get(key, ())
+        return any(
+            one.state in (State.LIVE, State.QUARANTINED) or (one.state is State.EXPIRED and one.mode == "store")
+            for one, _ in users
+        )
 
     def room(self) -> int:
         """Slots that nobody can hold; none where the engine does not say how many there are."""
@@ -325,7 +328,7 @@ class Keeping:
         if transaction.mode == "store":
             return True
         whole = all(self._current(grant) and not grant.damaged for grant in transaction.grants)
-        return whole and (self.monitor.claims("leases") or all(self.there(one.key) for one in transaction.moving))
+        return whole and self.monitor.claims("leases")
 
     def complete(self, request: Request) -> Demand:
         """Done what is live and whole; nothing that is over."""
