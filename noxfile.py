@@ -21,6 +21,9 @@ ENGINES = sorted(path.stem for path in REQUIREMENTS.glob("*.steps"))
 """Engines with a list of install steps, one pip argument line each, so that order and --no-deps can be said."""
 BASE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 
+FUZZED = ("lifecycle", "residency")
+"""Contracts that are fuzzed."""
+
 # Builds done by pip must meet the same pins as the session.
 os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 
@@ -92,6 +95,16 @@ def trace_faults(session: nox.Session) -> None:
     """Judge the trace checker: every fault of the movement contracts shows in the recorded trace of its own cases."""
     install(session, "-e", ".")
     session.run("kvassay", "trace", "selftest", *session.posargs)
+
+
+@nox.session(name="fuzz-faults")
+def fuzz_faults(session: nox.Session) -> None:
+    """Fuzz every seeded fault and write what is found to docs/fuzz; fails for a fault that is missed."""
+    install(session, "-e", ".[fuzz]")
+    for contract in FUZZED:
+        report = ROOT / "docs" / "fuzz" / f"{contract}.json"
+        arguments = ["--faults", "--examples", "2000", "--json-report", str(report), *session.posargs]
+        session.run("kvassay", "fuzz", "--contract", contract, *arguments)
 
 
 @nox.session

@@ -12,7 +12,7 @@ from kvassay.runner import environment
 from rich.console import Console
 from rich.table import Table
 
-from . import attention, corpus, indexes, runner, selectors, trace
+from . import attention, corpus, fuzz, indexes, runner, selectors, trace
 
 BENCHES = {
     "runner": runner,
@@ -20,6 +20,7 @@ BENCHES = {
     "selectors": selectors,
     "indexes": indexes,
     "trace": trace,
+    "fuzz": fuzz,
     "corpus": corpus,
 }
 

@@ -21,7 +21,7 @@ from ..corpus import Corpus, load
 from ..fuzz.case import document
 from ..fuzz.contract import CONTRACTS, find
 from ..fuzz.detection import Row, detect, to_json
-from ..fuzz.run import Bug, Fuzzer, Options, Summary, installed
+from ..fuzz.run import Bug, Fuzzer, Options, Summary
 from ..traces.record import recording
 from .console import dump, out, say, write
 
@@ -65,7 +65,6 @@ def command(**options: Any) -> int:
       kvassay fuzz --contract lifecycle --adapter reference --examples 2000 --time-budget 60
       kvassay fuzz --contract residency --adapter kvassay.faults:StalePromotionPublishes
     """
-    installed()
     chosen = Options(
         contract=options["contract"],
         examples=options["examples"],

@@ -21,9 +21,9 @@ from ..core.model import EngineDescription, Json
 from ..core.tensors import write
 from ..corpus.data import root
 from ..corpus.registries import capabilities
-from ..monitors.caller import illegal
+from ..monitors.caller import Residency, illegal
 from ..monitors.keeping import Keeping
-from ..monitors.residency import ResidencyMonitor, State, digest
+from ..monitors.residency import State, digest
 from .contract import Draw, Illegal, Make, Rule, Step
 
 Request = dict[str, Any]
@@ -60,7 +60,7 @@ class ResidencyScene:
     """One opening."""
 
     def __init__(self, description: EngineDescription, make: Make) -> None:
-        self.account = ResidencyMonitor(description)
+        self.account = Residency(description)
         self.keeping = Keeping(description, self.account)
         self.make = make
         self.ops = description.ops
@@ -87,7 +87,8 @@ class ResidencyScene:
         """What the caller's contract says; and no call of an op that the engine lacks."""
         if op not in self.ops:
             return f"the engine has no op {op}"
-        return illegal(op, request, self.account, self.capabilities, probe)
+        lingering = self.account.lingering(op, request)
+        return lingering or illegal(op, request, self.account, self.capabilities, probe)
 
     def needs(self, op: str, request: Mapping[str, Json]) -> frozenset[str]:
         """Capabilities of residency, each of which this call needs."""
@@ -107,6 +108,10 @@ class ResidencyScene:
 
     def expect(self, op: str, request: Mapping[str, Any]) -> Mapping[str, Json]:
         """What a read may return, and what is demanded of an outcome; the rest is for the monitor to judge."""
+        for data in (
+            request.get("data", ()) if op == "residency.reserve" else [request["data"]] if "data" in request else ()
+        ):
+            self.rows[digest(data)] = data
         demand = self.keeping.demand(op, request)
         allowed = {at: list(values) for at, (_, values) in demand.members.items()}
         tenant = request.get("tenant", "")

@@ -1,12 +1,12 @@
-"""A fuzzing run: Hypothesis chooses, findings are shrunk where they come up, and the run goes on for others."""
+"""A fuzzing run: examples from a seed; findings are shrunk where they come up, and the run goes on for others."""
 
 from __future__ import annotations
 
-import functools
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..core.engine import Engine
 from ..core.model import EngineDescription, Json
@@ -16,13 +16,7 @@ from .contract import Contract, Draw, Illegal, Rule, Step, find
 from .shrink import Act, Recorded, Shrinker
 from .trial import DEADLINE_S, Found, Trial, Wrong
 
-if TYPE_CHECKING:
-    from hypothesis import strategies
-
 T = TypeVar("T")
-INSTALL = "fuzzing needs Hypothesis, which is not installed: pip install 'kvassay[fuzz]'"
-MOST_RESTARTS = 100
-"""Times that Hypothesis is started anew for an engine that does not repeat itself."""
 
 
 @dataclass(frozen=True)
@@ -107,38 +101,31 @@ class Summary:
         }
 
 
-class Stop(BaseException):
-    """Ends the run from within an example; Hypothesis takes no notice of it."""
+class Stop(Exception):
+    """Ends the run from within an example."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
 
 
-class HypothesisDraw:
-    """Choices that Hypothesis makes."""
+class RandomDraw:
+    """Choices of one example, all equally likely."""
 
-    def __init__(self, draw: Callable[[strategies.SearchStrategy[int]], int]) -> None:
-        self._draw = draw
+    def __init__(self, seed: int, example: int) -> None:
+        self._random = random.Random(f"{seed}/{example}").random
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of several; nothing is drawn where there is no choice."""
-        return options[self.integer(0, len(options) - 1)]
+        """One of several."""
+        return options[int(self._random() * len(options))]
 
     def integer(self, low: int, high: int) -> int:
         """A whole number."""
-        return low if low == high else self._draw(_integers(low, high))
+        return low + int(self._random() * (high - low + 1))
 
     def chance(self, percent: int) -> bool:
         """Never at 0, always at 100."""
-        return self.integer(1, 100) > 100 - percent
-
-
-@functools.lru_cache(maxsize=4096)
-def _integers(low: int, high: int) -> strategies.SearchStrategy[int]:
-    from hypothesis import strategies as st
-
-    return st.integers(low, high)
+        return self._random() * 100 < percent
 
 
 class Fuzzer:
@@ -170,57 +157,24 @@ class Fuzzer:
 
     def run(self) -> Summary:
         """Fuzz until the examples, the time or the permitted findings are used up."""
-        examples_left = self.options.examples
-        restarts = 0
         try:
-            while examples_left > 0 and restarts < MOST_RESTARTS:
-                self._generate(examples_left, self.options.seed + restarts)
-                restarts += 1
-                examples_left = self.options.examples - self.summary.examples
+            for number in range(1, self.options.examples + 1):
+                self.summary.examples = number
+                self._example(RandomDraw(self.options.seed, number))
+                self._on_example(self.summary)
         except Stop as stop:
             self.summary.ended = stop.why
         self.summary.seconds = time.monotonic() - self._started
         self.summary.unsupported = sorted(self.trial.refused)
         return self.summary
 
-    def _generate(self, examples: int, seed: int) -> None:
-        """Let Hypothesis make examples, all of which pass; it gives up on an engine that does not repeat itself."""
-        import hypothesis
-        from hypothesis import strategies as st
-
-        @st.composite
-        def sequences(draw: Callable[[st.SearchStrategy[int]], int]) -> None:
-            self._example(HypothesisDraw(draw))
-
-        @hypothesis.seed(seed)
-        @hypothesis.settings(
-            max_examples=examples,
-            database=None,
-            deadline=None,
-            phases=[hypothesis.Phase.generate],
-            suppress_health_check=list(hypothesis.HealthCheck),
-            verbosity=hypothesis.Verbosity.quiet,
-        )
-        @hypothesis.given(sequences())
-        def generate(sequence: None) -> None:
-            """The example ran while it was drawn."""
-
-        try:
-            generate()
-        except (hypothesis.errors.Flaky, hypothesis.errors.Unsatisfiable):
-            return
-
     def _example(self, draw: Draw) -> None:
         """One sequence of rules; what is wrong in it is dealt with on the spot, and the engine opened anew."""
-        if self.summary.examples >= self.options.examples:
-            raise Stop("examples")
-        self.summary.examples += 1
         self._begin(draw)
         names = self._swarm(draw)
         for _ in range(self.options.steps):
             self._in_time()
             self._step(draw, names)
-        self._on_example(self.summary)
 
     def _begin(self, draw: Draw) -> None:
         recorded = Recorded(draw)
@@ -280,11 +234,3 @@ class Fuzzer:
         budget = self.options.time_budget_s
         if budget is not None and time.monotonic() - self._started > budget:
             raise Stop("time")
-
-
-def installed() -> None:
-    """Raise :class:`CorpusError` with the command that installs Hypothesis, unless it is there."""
-    try:
-        import hypothesis  # noqa: F401
-    except ImportError:
-        raise CorpusError(INSTALL) from None

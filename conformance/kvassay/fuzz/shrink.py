@@ -49,8 +49,9 @@ class Recorded:
         return low + self.choices[-1]
 
     def chance(self, percent: int) -> bool:
-        """Never at 0, always at 100."""
-        return self.integer(1, 100) > 100 - percent
+        """Written down as 0 or 1."""
+        self.choices.append(int(self._source.chance(percent)))
+        return bool(self.choices[-1])
 
 
 class Repeated(Recorded):
@@ -65,6 +66,10 @@ class Repeated(Recorded):
         chosen = min(self._left.pop(), high - low) if self._left else 0
         self.choices.append(chosen)
         return low + chosen
+
+    def chance(self, percent: int) -> bool:
+        """As it was, as far as that can be."""
+        return bool(self.integer(int(percent >= 100), int(percent > 0)))
 
 
 class Shrinker:

@@ -30,11 +30,11 @@ class Wrong:
     finding: Finding
 
 
-class Found(Exception):
+class Found(AssertionError):
     """A wrong reply; the steps that led to it are those of the trial."""
 
     def __init__(self, wrong: Wrong) -> None:
-        super().__init__(wrong.reason)
+        super().__init__(f"{wrong.reason}: {wrong.finding.message}")
         self.wrong = wrong
 
 

@@ -341,7 +341,7 @@ class Keeping:
         if transaction.state is State.QUARANTINED:
             return Demand({"/outcome": (Fault.COUNTED_AGAIN, OVER_AND_DONE)}, reason="TRANSACTION_DEAD")
         if not self._lives(transaction):
-            return Demand(reason="TRANSACTION_DEAD" if transaction.state is State.EXPIRED else None)
+            return Demand()
         reason = next(self._objections(transaction, request), None)
         arrived = [grant for grant in transaction.moving if grant.key[1] not in request.get("failed", ())]
         if transaction.mode == "load" and not self._sound(transaction):

@@ -418,8 +418,10 @@ class ResidencyMonitor:
     def inject(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Rows that were damaged may be missed; an engine with checksums may not serve them."""
         seen = self.claims("checksums") or (request["fault"] != "corrupt" and self.claims("validates_length"))
-        if result["damaged"] and request["fault"] != "evict":
-            key = _key(request, request["key"])
+        key = _key(request, request["key"])
+        if result["damaged"] and request["fault"] == "evict":
+            self._supersede(key, ("load",))
+        elif result["damaged"]:
             entry = self.entry(key)
             entry.damaged, entry.doubtful = True, entry.doubtful or not seen
             for _, grant in self.by_key.get(key, ()):
@@ -574,7 +576,8 @@ class ResidencyMonitor:
         return PASS
 
     def _leased(self, key: Key) -> bool:
-        return any(grant.outcome == "granted" and not grant.superseded for _, grant in self.live(key, "load"))
+        readers = (grant for _, grant in self.live(key, "load") if grant.outcome == "granted")
+        return any(not grant.superseded and not grant.damaged for grant in readers)
 
     def _receipt_fits(self, transaction: Transaction, grant: Grant, receipts: Mapping[str, Any]) -> bool:
         receipt = receipts.get(grant.key[1])

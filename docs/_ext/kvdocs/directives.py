@@ -13,6 +13,7 @@
 ``{kv-trace} attention``                requirement, cases, faults, verdicts
 ``{kv-sections}``                       article section to requirements
 ``{kv-engines}``                        the judged engines
+``{kv-fuzz} residency``                 what fuzzing finds of the seeded faults
 ======================================  ===========================================================
 
 ``kv-base`` is a role too, for a value inside a sentence.
@@ -28,7 +29,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from . import data, engines, schema, sections, tables
+from . import data, engines, fuzz, schema, sections, tables
 
 
 def _base(root: Path, argument: str) -> str:
@@ -43,6 +44,7 @@ WRITERS: dict[str, Callable[[Path, str], str]] = {
     "kv-engines": lambda root, _: engines.summary(root),
     "kv-example": lambda root, argument: tables.example(data.case(root, argument)),
     "kv-faults": lambda _, argument: tables.faults(argument),
+    "kv-fuzz": fuzz.detection,
     "kv-members": lambda root, name: schema.members(data.load(root / "schemas" / f"{name}.json")),
     "kv-profiles": lambda root, _: tables.profiles(root),
     "kv-reasons": tables.reasons,
