@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from .manifest import Digest, Extent, Natural
 from .residency import State
@@ -135,8 +135,8 @@ class StepPlan:
     owner_sha256: Digest
     cache_generation: Natural
     head_dim: Extent
-    k_shape: tuple[Natural, ...]
-    v_shape: tuple[Natural, ...]
+    k_shape: Annotated[tuple[Natural, ...], 3, 3]
+    v_shape: Annotated[tuple[Natural, ...], 3, 3]
     logical_positions: tuple[Natural, ...]
     mask: Mask
 

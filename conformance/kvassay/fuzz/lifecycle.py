@@ -11,21 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import jsonpatch
-
 from ..core.engine import Refused, Reply, Returned
 from ..core.expect import Outcome
-from ..core.model import EngineDescription, Json, Verdict
-from ..core.tensors import write
-from ..monitors.replay import Replay, tolerance
+from ..core.model import EngineDescription, Json
+from ..corpus.data import fixture_module
 from .contract import Draw, Illegal, Make, Rule, Step
-from .lifecycle_documents import bases, document
+from .documents import Document, Documents
 from .lifecycle_plans import PLANS
+from .replayed import Replayed, reason
 
 Request = dict[str, Any]
 ADMIT = "lifecycle.admit"
-MACHINE = "lifecycle"
-"""Profile of the ops that move sessions."""
+MACHINE, PLAN, MANIFEST = "lifecycle", "lifecycle-plan", "lifecycle-manifest"
+"""Profiles: of the ops that move sessions, of plans, and of pause documents."""
 OWNERS = ("me", "you")
 CALLS = ("c1", "c2")
 TOKENS = ((901,), (901, 902), ())
@@ -77,33 +75,41 @@ class LifecycleScene:
     """One opening, with the reference beside it."""
 
     def __init__(self, description: EngineDescription, make: Make) -> None:
-        self.account = Replay(description)
+        self.account = Replayed(description)
         self.make = make
         self.sessions: dict[str, Session] = {}
         self.last: Step | None = None
         self.ops = description.ops
         self.profiles = claimed(description)
-        self.right: Reply | None = None
-        """The reference's answer to a call that is about to be made."""
-        self.theme = MACHINE
+        self.theme = ""
+        """What the sequence is about, once it has begun."""
 
     def begin(self, draw: Draw) -> None:
         """Choose what the sequence is about: sessions, plans or documents."""
-        themes = [MACHINE] * 4 + ["lifecycle-plan"] * 3 + ["lifecycle-manifest"] * 3
+        themes = [MACHINE] * 4 + [PLAN] * 3 + [MANIFEST] * 3
         self.theme = draw.pick([theme for theme in themes if theme in self.profiles])
 
     @property
     def rules(self) -> Mapping[str, tuple[int, Rule]]:
-        """Of all themes; a rule of another theme than the sequence's stands for one of the sequence's own."""
-        return {
-            "begin": (1, self.start),
-            "onward": (10, self.onward),
-            "toward": (3, self.toward),
-            "spoiled": (5, self.spoiled),
-            "any": (3, self.any),
-            "again": (2, self.again),
-            "crash": (1, self.crash),
+        """Of what the sequence is about; all of them before it has begun."""
+        themes: dict[str, dict[str, tuple[int, Rule]]] = {
+            MACHINE: {
+                "begin": (1, self.start),
+                "onward": (10, self.onward),
+                "toward": (3, self.toward),
+                "spoiled": (5, self.spoiled),
+                "any": (3, self.any),
+                "again": (2, self.again),
+                "crash": (1, self.crash),
+            },
+            PLAN: {"plan": (1, self.plan)},
+            MANIFEST: {"document": (1, self.document)},
         }
+        return (
+            themes[self.theme]
+            if self.theme
+            else {name: one for rules in themes.values() for name, one in rules.items()}
+        )
 
     # --- the account ----------------------------------------------------------------------------------------------
 
@@ -116,29 +122,12 @@ class LifecycleScene:
         return frozenset()
 
     def expect(self, op: str, request: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The reference's answer; numbers of plans with their bound."""
-        self.right = reply = self.account.answer(op, request)
-        if isinstance(reply, Refused):
-            return {"rejects": reply.reason}
-        if not isinstance(reply, Returned):
-            return {"accepts": True}
-        exact = [{"at": f"/{name}", "value": write(value)} for name, value in reply.value.items()]
-        if op not in PLANS:
-            return {"equals": exact} if exact else {"accepts": True}
-        rows = []
-        for at, value in leaves(reply.value):
-            if isinstance(value, float):
-                bound = {"float64": dict(tolerance(op, request, reply.value, at))}
-                rows.append({"at": at, "value": value, "bound": bound})
-        return {"close": rows} if rows else {"equals": exact}
+        """The reference's answer."""
+        return self.account.expect(op, request)
 
     def observe(self, op: str, request: Mapping[str, Json], reply: Reply) -> Outcome:
         """Compare with the reference, and remember what it said."""
-        right = self.account.answer(op, request) if self.right is None else self.right
-        self.right = None
-        outcome = self.account.compare(op, request, right, reply)
-        if outcome.verdict is Verdict.INCONCLUSIVE:
-            raise AssertionError(f"{op}: {outcome.finding}")
+        outcome, right = self.account.observe(op, request, reply)
         self._remember(op, request, right)
         return outcome
 
@@ -162,19 +151,17 @@ class LifecycleScene:
         if isinstance(self.make(self.last), Refused) and request.get("session") in self.sessions:
             self.make(Step("lifecycle.inspect", {"session": request["session"]}))
 
-    def other_theme(self, draw: Draw) -> bool:
-        """A step of a sequence that is about no session; whether it was made."""
-        if self.theme == "lifecycle-plan":
-            op = draw.pick([op for op in PLANS if op in self.ops])
-            self.call(op, PLANS[op](draw))
-        elif self.theme == "lifecycle-manifest":
-            self.call(ADMIT, {"document": document(draw)})
-        return self.theme != MACHINE
+    def plan(self, draw: Draw) -> None:
+        """Any of the plans."""
+        op = draw.pick([op for op in PLANS if op in self.ops])
+        self.call(op, PLANS[op](draw))
+
+    def document(self, draw: Draw) -> None:
+        """A pause document."""
+        self.call(ADMIT, {"document": PAUSES.draw(draw)})
 
     def start(self, draw: Draw) -> None:
         """A session, small in every way."""
-        if self.other_theme(draw):
-            return
         layers = draw.integer(1, 2)
         epoch = draw.integer(0, 4)
         self.call(
@@ -204,16 +191,12 @@ class LifecycleScene:
 
     def onward(self, draw: Draw) -> None:
         """What comes next in the life of a session."""
-        if self.other_theme(draw):
-            return
         session = self.some(draw)
         name = draw.pick(onward(session))
         self.call(f"lifecycle.{name}", self.truth(draw, session, name))
 
     def toward(self, draw: Draw) -> None:
         """Go on undisturbed up to an op, and ask for that as it is right or spoiled."""
-        if self.other_theme(draw):
-            return
         session, goal = self.some(draw), draw.pick(GOALS)
         for _ in range(FARTHEST):
             names = onward(session)
@@ -228,16 +211,12 @@ class LifecycleScene:
 
     def any(self, draw: Draw) -> None:
         """Any op, asked as it would be right at its time."""
-        if self.other_theme(draw):
-            return
         session = self.some(draw)
         name = draw.pick(NAMES)
         self.call(f"lifecycle.{name}", self.truth(draw, session, name))
 
     def spoiled(self, draw: Draw) -> None:
         """What comes next, with one member that is not right."""
-        if self.other_theme(draw):
-            return
         session = self.some(draw)
         name = draw.pick(onward(session) if draw.chance(80) else NAMES)
         request = self.truth(draw, session, name)
@@ -245,8 +224,6 @@ class LifecycleScene:
 
     def again(self, draw: Draw) -> None:
         """The same call once more, or a result that was delivered before."""
-        if self.other_theme(draw):
-            return
         session = self.some(draw)
         if session.results and draw.chance(60):
             self.call("lifecycle.result", {"session": session.name, **draw.pick(session.results)})
@@ -255,8 +232,6 @@ class LifecycleScene:
 
     def crash(self, draw: Draw) -> None:
         """A restart, after which every session is looked at."""
-        if self.other_theme(draw):
-            return
         self.call("lifecycle.crash", {})
         for name in list(self.sessions):
             self.call("lifecycle.inspect", {"session": name})
@@ -271,8 +246,8 @@ def claimed(description: EngineDescription) -> frozenset[str]:
     """Profiles of the contract that the engine claims or has all ops of."""
     own = {
         MACHINE: {f"lifecycle.{name}" for name in ("begin", *NAMES)},
-        "lifecycle-plan": set(PLANS),
-        "lifecycle-manifest": {ADMIT},
+        PLAN: set(PLANS),
+        MANIFEST: {ADMIT},
     }
     if description.profiles is not None:
         return description.profiles & own.keys()
@@ -454,14 +429,26 @@ def near(session: Session, name: str, node: Request) -> list[Any]:
     return [value + 1, max(0, value - 1), 0, value + 2, *counters]
 
 
-def leaves(value: Any, at: str = "") -> Iterable[tuple[str, Any]]:
-    """Every number, text and truth value of a result, with its pointer."""
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
-    if items is None:
-        yield at, value
-        return
-    for key, item in items:
-        yield from leaves(item, f"{at}/{key}")
+def completed_turn(document: Document) -> Document:
+    """A turn that was completed, of the document of an interruption."""
+    states = ["RUNNING", "QUIESCING", "SAVING", "PAUSED_HOST", "RESTORING", "RESUME_READY", "PREFILL_NEW_TURN"]
+    document["pause"] |= {"action": "turn", "call_id": None, "states": [*states, "RUNNING"]}
+    document["result"] = document["receipt"] = None
+    document["telemetry"] |= {"attempted_action": "turn", "decisions": ["turn"], "published_action": "turn"}
+    return document
+
+
+def sealed(document: Document, keep: str) -> Document:
+    """The document itself with its two digests derived anew, but for the one at ``keep``."""
+    oracle = fixture_module("lifecycle.oracle")
+    if keep != "/pause_sha256":
+        document["pause_sha256"] = oracle.pause_digest(document)
+    if keep != "/result/tokens_sha256" and document["result"]:
+        document["result"]["tokens_sha256"] = oracle.tokens_sha256(document["result"]["tokens"])
+    return document
+
+
+PAUSES = Documents("urn:kvassay:lifecycle/pause", "lifecycle/base", others=[completed_turn], seal=sealed)
 
 
 class Lifecycle:
@@ -479,7 +466,7 @@ class Lifecycle:
 
     def profile(self, ops: frozenset[str], description: EngineDescription) -> str:
         """The profile that has the ops."""
-        return "lifecycle-plan" if ops <= PLANS.keys() else "lifecycle-manifest" if ops == {ADMIT} else MACHINE
+        return PLAN if ops <= PLANS.keys() else MANIFEST if ops == {ADMIT} else MACHINE
 
     def scene(self, description: EngineDescription, make: Make) -> LifecycleScene:
         """A scene with no session."""
@@ -487,24 +474,11 @@ class Lifecycle:
 
     def reason(self, outcome: Outcome) -> str:
         """What was accepted or rejected against its reason, or the member that differs."""
-        finding = outcome.finding
-        assert finding is not None
-        if finding.at:
-            return f"wrong {finding.at.split('/')[1]}"
-        message = finding.message.partition(" (")[0]
-        return f"{message}, {finding.expected}" if outcome.verdict is Verdict.WRONG_REASON else message
+        return reason(outcome)
 
     def written(self, step: Step) -> Mapping[str, Json]:
         """A document as a patch on its base."""
-        if step.op != ADMIT:
-            return step.request
-        return {"document": patched(step.request["document"])}
-
-
-def patched(made: Mapping[str, Any]) -> Mapping[str, Json]:
-    """A document as the base and what was changed in it."""
-    patch = jsonpatch.make_patch(bases()[0], made).patch
-    return {"$base": "lifecycle/base", **({"patch": patch} if patch else {})}
+        return step.request if step.op != ADMIT else {"document": PAUSES.written(step.request["document"])}
 
 
 CONTRACT = Lifecycle()

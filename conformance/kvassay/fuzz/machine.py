@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..adapters.base import EngineAdapter
@@ -80,10 +81,10 @@ def state_machine(adapter: type[EngineAdapter], contract: str, *, probe: bool = 
 
     def rule_named(name: str) -> Any:
         def step(self: Any, data: Any) -> None:
-            try:
-                self.trial.scene.rules[name][1](HypothesisDraw(data.draw))
-            except Illegal:
-                return
+            found = self.trial.scene.rules.get(name)  # a sequence of plans has no rule of sessions
+            with suppress(Illegal):
+                if found is not None:
+                    found[1](HypothesisDraw(data.draw))
 
         step.__name__ = name.replace("-", "_")
         return rule(data=st.data())(step)

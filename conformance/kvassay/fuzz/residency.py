@@ -21,19 +21,26 @@ from ..core.model import EngineDescription, Json
 from ..core.tensors import write
 from ..corpus.data import root
 from ..corpus.registries import capabilities
+from ..monitors import keeping, residency
 from ..monitors.caller import Residency, illegal
 from ..monitors.keeping import Keeping
 from ..monitors.residency import State, digest
 from .contract import Draw, Illegal, Make, Rule, Step
+from .replayed import Replayed, reason
+from .residency_plans import DOCUMENTS, PLANS
 
 Request = dict[str, Any]
-PLAIN = (("a", "b", "c"), ("c", "a", "b"), ("p", "p1", "p12"), ("a-b", "ab", "a-b-c"), ("007", "7", "07"))
+PLAIN = (("a", "b", "c"), ("c", "a", "b"), ("p", "p1", "p12"), ("a-b", "b", "ab"), ("007", "7", "07"))
 """Keys of one example; the families differ where engines cut, join, fold or parse keys."""
 LONG = ("k" * 128, "k" * 128 + "a", "k" * 127 + "b")
 OPAQUE = (("Aa", "aA", "aa"), ("x/y", "x_y", "x y"), ("\u00e9", "e", "e\u0301"), ("a:b", "a", "b"), LONG)
 """Keys of engines that take any text."""
 OWNERS = ("r1", "r2")
 TENANTS = (("t1", "t2"), ("t", "t-a"))
+MOVES, PLAN, MANIFEST = "residency", "residency-plan", "residency-manifest"
+"""What a sequence is about: a store, plans, documents."""
+STATELESS = PLANS.keys() | DOCUMENTS.keys()
+RULES = frozenset({*residency.Rule, *keeping.Fault})
 TTL_MS = 10
 MOST_ALTERNATIVES = 32
 
@@ -75,11 +82,26 @@ class ResidencyScene:
         self.tenants: tuple[str, ...] = ()
         self.slot_bytes = 0
         self.slots: int | None = None
-        self.rules = self._rules()
+        self.replayed = Replayed(description)
+        self.profiles = claimed(description)
+        self.theme = ""
+        """What the sequence is about, once it has begun."""
+        self._moves = self._rules()
 
     def claims(self, name: str) -> bool:
         """Whether the engine declares a capability."""
         return bool(self.capabilities[f"residency.{name}"])
+
+    @property
+    def rules(self) -> Mapping[str, tuple[int, Rule]]:
+        """Of what the sequence is about; all of them before it has begun."""
+        others: dict[str, dict[str, tuple[int, Rule]]] = {
+            PLAN: {"plan": (1, self.plan)},
+            MANIFEST: {"document": (1, self.document)},
+        }
+        if self.theme:
+            return others.get(self.theme, self._moves)
+        return {**self._moves, **others[PLAN], **others[MANIFEST]}
 
     # --- the account ----------------------------------------------------------------------------------------------
 
@@ -87,12 +109,16 @@ class ResidencyScene:
         """What the caller's contract says; and no call of an op that the engine lacks."""
         if op not in self.ops:
             return f"the engine has no op {op}"
+        if op in STATELESS:
+            return None
         lingering = self.account.lingering(op, request)
         return lingering or illegal(op, request, self.account, self.capabilities, probe)
 
     def needs(self, op: str, request: Mapping[str, Json]) -> frozenset[str]:
         """Capabilities of residency, each of which this call needs."""
-        found = set()
+        found: set[str] = set()
+        if op in STATELESS:
+            return frozenset()
         for name, default in defaults().items():
             if self.capabilities[name] != default:
                 denied = {**self.capabilities, name: default}
@@ -103,11 +129,15 @@ class ResidencyScene:
         return frozenset(found)
 
     def observe(self, op: str, request: Mapping[str, Json], reply: Reply) -> Outcome:
-        """Ask the monitor, and what the engine must have kept."""
+        """Ask the monitor, and what the engine must have kept; of plans, the reference."""
+        if op in STATELESS:
+            return self.replayed.observe(op, request, reply)[0]
         return self.keeping.observe(op, request, reply)
 
     def expect(self, op: str, request: Mapping[str, Any]) -> Mapping[str, Json]:
         """What a read may return, and what is demanded of an outcome; the rest is for the monitor to judge."""
+        if op in STATELESS:
+            return self.replayed.expect(op, request)
         for data in (
             request.get("data", ()) if op == "residency.reserve" else [request["data"]] if "data" in request else ()
         ):
@@ -137,10 +167,27 @@ class ResidencyScene:
     # --- rules ----------------------------------------------------------------------------------------------------
 
     def begin(self, draw: Draw) -> None:
-        """A store of one to three slots."""
+        """A store of one to three slots, or plans or documents without one."""
+        themes = [MOVES] * 7 + [PLAN] + [MANIFEST] * 2
+        self.theme = draw.pick([theme for theme in themes if theme in self.profiles])
+        if self.theme == MOVES:
+            self.open(draw)
+
+    def plan(self, draw: Draw) -> None:
+        """Any of the plans."""
+        op = draw.pick([op for op in PLANS if op in self.ops])
+        self.make(Step(op, PLANS[op](draw)))
+
+    def document(self, draw: Draw) -> None:
+        """A directory, or the inputs of a step."""
+        op = draw.pick([op for op in DOCUMENTS if op in self.ops])
+        self.make(Step(op, {"document": DOCUMENTS[op].draw(draw)}))
+
+    def open(self, draw: Draw) -> None:
+        """An empty store."""
         families = (*PLAIN[:2] * 3, *PLAIN, *(OPAQUE if self.claims("opaque_keys") else ()))
         self.keys = draw.pick(families)[: draw.pick((2, 2, 1, 3))]
-        self.tenants = draw.pick(TENANTS) if self.claims("tenants") and draw.chance(30) else ()
+        self.tenants = draw.pick(TENANTS) if self.claims("tenants") and draw.chance(40) else ()
         self.slot_bytes = 8 if draw.chance(90) else 520
         request: Request = {"slots": 18 if draw.chance(4) else draw.pick((2, 3, 1, 2)), "slot_bytes": self.slot_bytes}
         for mode in ("write", "read"):
@@ -175,6 +222,7 @@ class ResidencyScene:
             "damage": (1, self.damage, have("control.inject")),
             "fill": (2, self.fill, have("residency.put") or moves),
             "between": (8, self.between, moves),
+            "join": (3, self.join, moves and self.claims("joins")),
         }
         return {name: (weight, rule) for name, (weight, rule, fits) in found.items() if fits}
 
@@ -317,21 +365,55 @@ class ResidencyScene:
         for key in keys if mode == "load" else ():
             if not self.account.known((where.get("tenant", ""), key)).serves:
                 self.bring(draw, where, key)
-        handle = self.reserve(mode, keys, draw.pick(OWNERS), where, draw)
+        owner = draw.pick(OWNERS)
+        handle = self.reserve(mode, keys, owner, where, draw)
         if handle is None:
             return
         if draw.chance(40):
             self.move(handle, draw.pick((None, self.slot_bytes // 2, self.slot_bytes - 1)))
         if draw.chance(25):
             self.try_(Step("residency.cancel", {"txn": self.bound(handle)}))
+        later = None
         for _ in range(draw.integer(0, 2)):
             self.disturb(draw, where, draw.pick(keys))
+        if draw.chance(30):
+            later = self.reserve(mode, keys, owner, where, draw)
+            if later is not None and draw.chance(50):
+                self.move(later, draw.pick((None, self.slot_bytes // 2)))
         if draw.chance(80):
             self.move(handle, None if draw.chance(85) else self.slot_bytes // 2)
         if draw.chance(80):
             self.finish(draw, handle)
+        if later is not None and draw.chance(80):
+            self.move(later, None)
+            self.finish(draw, later)
         if draw.chance(70):
             self.look(draw)
+
+    def join(self, draw: Draw) -> None:
+        """Several loads of one key, which go, fail, end and are cancelled in any order."""
+        where, key = self.somewhere(draw), draw.pick(self.keys)
+        if not self.account.known((where.get("tenant", ""), key)).serves:
+            self.bring(draw, where, key, moves=True)
+        made = [self.reserve("load", [key], draw.pick(OWNERS), where, draw) for _ in range(draw.integer(2, 3))]
+        handles = [handle for handle in made if handle is not None]
+        for _ in range(draw.integer(1, 5) if handles else 0):
+            handle = draw.pick(handles)
+            what = draw.pick(("cancel", "copy", "copy", "complete", "complete", "disturb"))
+            if what == "copy":
+                self.move(handle, None if draw.chance(70) else self.slot_bytes // 2)
+            elif what == "complete":
+                self.finish(draw, handle)
+            elif what == "cancel":
+                self.try_(Step("residency.cancel", {"txn": self.bound(handle)}))
+            elif draw.chance(40):
+                self.disturb(draw, where, key)
+        for handle in handles if draw.chance(60) else ():
+            self.move(handle, None)
+            self.finish(draw, handle)
+        if draw.chance(50):
+            self.try_(Step("residency.remove", {"keys": [key], **where}))
+        self.look(draw)
 
     def disturb(self, draw: Draw, where: Request, key: str) -> None:
         """Something that happens to a key while a transaction names it."""
@@ -351,7 +433,9 @@ class ResidencyScene:
         elif what == "fill":
             self.fill(draw)
         elif what == "time":
-            self.try_(Step("control.advance_clock", {"by_ms": draw.pick((TTL_MS, TTL_MS - 1, 2 * TTL_MS))}))
+            self.try_(
+                Step("control.advance_clock", {"by_ms": draw.pick((TTL_MS, TTL_MS - 1, TTL_MS // 2, 2 * TTL_MS))})
+            )
         elif what == "damage":
             fault = draw.pick(("corrupt", "truncate", "drop", "evict"))
             self.try_(Step("control.inject", {"key": key, **where, "fault": fault}))
@@ -380,7 +464,12 @@ class ResidencyScene:
 
     def tick(self, draw: Draw) -> None:
         """Time passes: short of a limit, up to it, or past it."""
-        self.make(Step("control.advance_clock", {"by_ms": draw.pick((TTL_MS, 1, TTL_MS - 1, TTL_MS + 1, 2 * TTL_MS))}))
+        self.make(
+            Step(
+                "control.advance_clock",
+                {"by_ms": draw.pick((TTL_MS, 1, TTL_MS // 2, TTL_MS - 1, TTL_MS + 1, 2 * TTL_MS))},
+            )
+        )
 
     def damage(self, draw: Draw) -> None:
         """Something happens to rows below the engine."""
@@ -459,6 +548,17 @@ class ResidencyScene:
         return {"$bind": handle.bound}
 
 
+def claimed(description: EngineDescription) -> frozenset[str]:
+    """What the engine can be fuzzed on: a store of its own, plans, documents."""
+    ops, own = description.ops, description.profiles
+    moves = {"residency.reserve", "residency.copy", "residency.complete"} <= ops
+    found = {MOVES} if "residency.open" in ops and (moves or {"residency.put", "residency.get"} <= ops) else set()
+    for name, needed in ((PLAN, PLANS), (MANIFEST, DOCUMENTS)):
+        if (own is None and needed.keys() <= ops) or (own is not None and name in own and not ops.isdisjoint(needed)):
+            found.add(name)
+    return frozenset(found)
+
+
 @functools.lru_cache(maxsize=4096)
 def rows_of(serial: int, size: int) -> NDArray[np.uint8]:
     """Rows of which any two differ in every byte."""
@@ -490,18 +590,18 @@ class ResidencyContract:
 
     name = "residency"
     account = "kvassay.monitors.residency"
-    atomic: frozenset[str] = frozenset()
+    atomic = frozenset(DOCUMENTS)
 
     def unfit(self, description: EngineDescription) -> str | None:
-        """It needs a store that can be written and read."""
-        ops = description.ops
-        moves = {"residency.reserve", "residency.copy", "residency.complete"} <= ops
-        if "residency.open" not in ops or not (moves or {"residency.put", "residency.get"} <= ops):
-            return "it has neither residency.open, put and get nor residency.open, reserve, copy and complete"
-        return None
+        """It needs a store that can be written and read, or one of the profiles without one."""
+        if claimed(description):
+            return None
+        return "it has neither residency.open, put and get nor residency.open, reserve, copy and complete"
 
     def profile(self, ops: frozenset[str], description: EngineDescription) -> str:
         """The profile that has the ops."""
+        if ops <= STATELESS:
+            return PLAN if ops <= PLANS.keys() else MANIFEST
         return "transaction" if "residency.reserve" in ops else "store"
 
     def scene(self, description: EngineDescription, make: Make) -> ResidencyScene:
@@ -509,12 +609,15 @@ class ResidencyContract:
         return ResidencyScene(description, make)
 
     def reason(self, outcome: Outcome) -> str:
-        """The rule that is broken."""
+        """The rule that is broken; of plans and documents, what differs."""
         assert outcome.finding is not None
-        return outcome.finding.message.partition(":")[0]
+        rule = outcome.finding.message.partition(":")[0]
+        return rule if rule in RULES else reason(outcome)
 
     def written(self, step: Step) -> Mapping[str, Json]:
-        """As it is, with rows as JSON."""
+        """As it is, with rows as JSON, and a document as a patch on its base."""
+        if step.op in DOCUMENTS:
+            return {"document": DOCUMENTS[step.op].written(step.request["document"])}
         request: Mapping[str, Json] = write(step.request)
         return request
 

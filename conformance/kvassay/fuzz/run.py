@@ -171,10 +171,9 @@ class Fuzzer:
     def _example(self, draw: Draw) -> None:
         """One sequence of rules; what is wrong in it is dealt with on the spot, and the engine opened anew."""
         self._begin(draw)
-        names = self._swarm(draw)
         for _ in range(self.options.steps):
             self._in_time()
-            self._step(draw, names)
+            self._step(draw)
 
     def _begin(self, draw: Draw) -> None:
         recorded = Recorded(draw)
@@ -182,19 +181,20 @@ class Fuzzer:
             self.trial.open()
             self.trial.scene.begin(recorded)
             self.acts = [Act("", tuple(recorded.choices))]
+            self.names = self._swarm(draw)
         except Found as found:
             self._found(found.wrong)
             raise Stop("engine") from None
 
     def _swarm(self, draw: Draw) -> list[str]:
-        """Names of the rules of this example, each as often as it weighs; often not all of them."""
+        """Names of the rules that are used until the next opening, each as often as it weighs; often not all."""
         rules = self.trial.scene.rules
         some = draw.chance(self.options.swarm)
         chosen = [name for name in rules if not some or draw.chance(60)] or list(rules)
         return [name for name in chosen for _ in range(rules[name][0])]
 
-    def _step(self, draw: Draw, names: Sequence[str]) -> None:
-        name = draw.pick(names)
+    def _step(self, draw: Draw) -> None:
+        name = draw.pick(self.names)
         rule: Rule = self.trial.scene.rules[name][1]
         recorded, before = Recorded(draw), self.trial.calls
         wrong: Wrong | None = None

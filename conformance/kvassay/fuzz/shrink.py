@@ -116,10 +116,10 @@ class Shrinker:
             for act in acts:
                 draw = Repeated(act.choices)
                 try:
-                    if act.rule:
-                        self.trial.scene.rules[act.rule][1](draw)
-                    else:
+                    if not act.rule:
                         self.trial.scene.begin(draw)
+                    elif act.rule in self.trial.scene.rules:
+                        self.trial.scene.rules[act.rule][1](draw)
                 except Illegal:
                     continue
                 finally:

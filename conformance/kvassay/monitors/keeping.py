@@ -75,9 +75,11 @@ SPOKEN = frozenset(
         "TRANSFER_OF_OTHER_OWNER",
         "SHORT_COPY",
         "PAYLOAD_DIGEST_MISMATCH",
+        "BUSY",
+        "LAST_AUTHORITY",
     }
 )
-"""Reasons of completions; one of them must be the right one, and any other word for a refusal is the engine's own."""
+"""Reasons that are held against what is due; any other word for a refusal is the engine's own."""
 ENDING = ("residency.cancel", "residency.reset", "control.advance_clock")
 """Ops by which a transaction can be dropped without its completion."""
 OVER_AND_DONE = ("unknown", "flushed", "empty")
@@ -103,10 +105,14 @@ class Keeping:
         """Keys whose rows nothing took away since they were published."""
         self.begun: set[str] = set()
         """Handles that were given out."""
-        self.detached: set[str] = set()
-        """Transactions whose owner went away: they end with those who wait for them."""
+        self.leaders: dict[tuple[str, Key], str] = {}
+        """Waiting transaction and key to the load whose copy it waits for, where there is only one."""
+        self.delivered: set[tuple[str, Key]] = set()
+        """Loads and keys that were copied and completed as they should be."""
         self.published: set[Key] = set()
         """Keys that the completion at hand publishes, if it is done."""
+        self.finished: Transaction | None = None
+        """The transaction that it completes."""
         self.shadows: dict[str, int] = {}
         """Transactions that the monitor dropped and whose completion has not come, and slots that they may hold."""
         self.asks = not monitor.claims("async")
@@ -149,7 +155,8 @@ class Keeping:
 
     def there(self, key: Key) -> bool:
         """Whether the key has rows that nothing took away."""
-        return key in self.certain and bool(self.monitor.known(key).serves)
+        entry = self.monitor.known(key)
+        return key in self.certain and bool(entry.serves) and not entry.damaged
 
     def gone(self, key: Key) -> bool:
         """Whether there is nothing to serve, and nothing that may bring it."""
@@ -213,26 +220,47 @@ class Keeping:
             self.shadows.pop(request["txn"], None)
         if not isinstance(reply, Returned):
             return
-        if op == "residency.cancel" and reply.value["outcome"] == "detached":
-            self.detached.add(request["txn"])
         keeps = keeps or monitor.claims("exact_slots")
         if op == "residency.put" and keeps and reply.value["outcome"] in ("stored", "replaced"):
             self.certain.add((request.get("tenant", ""), request["key"]))
         elif op == "residency.reserve" and reply.value["txn"] is not None:
             self.begun.add(reply.value["txn"])
+            self._follow(monitor.transactions[reply.value["txn"]])
         elif op == "control.inject":
             self.certain.discard((request.get("tenant", ""), request["key"]))
-        elif op == "residency.complete" and keeps and reply.value["outcome"] == "done":
-            self.certain |= self.published
+        elif op == "residency.complete" and reply.value["outcome"] == "done" and self.finished is not None:
+            if self.finished.mode == "load":
+                self.delivered |= {(self.finished.name, key) for key in self.published}
+            elif keeps:
+                self.certain |= self.published
         elif op == "residency.remove" and "tier" in request:
             self.certain -= {(request.get("tenant", ""), key) for key in request["keys"]}
         self.certain = {key for key in self.certain if monitor.known(key).serves}
+
+    def _follow(self, transaction: Transaction) -> None:
+        """Whose copies a transaction waits for."""
+        for grant in transaction.grants:
+            if grant.outcome == "joined":
+                leaders = [
+                    one.name for one, other in self.monitor.live(grant.key, "load") if other.outcome == "granted"
+                ]
+                if len(leaders) == 1:
+                    self.leaders[transaction.name, grant.key] = leaders[0]
+
+    def _awaited(self, transaction: Transaction) -> bool:
+        """Whether a live transaction waits for its copies."""
+        return any(
+            leader == transaction.name
+            and name in self.monitor.transactions
+            and self._lives(self.monitor.transactions[name])
+            for (name, _), leader in self.leaders.items()
+        )
 
     # --- demands ------------------------------------------------------------------------------------------------
 
     def demand(self, op: str, request: Request) -> Demand:
         """What the reply to the next call must be."""
-        self.published = set()
+        self.published, self.finished = set(), None
         rule = RULES.get(op)
         return Demand() if rule is None else rule(self, request)
 
@@ -272,7 +300,8 @@ class Keeping:
     def remove(self, request: Request) -> Demand:
         """Removed what was there and is not held, absent what was not, leased what a transaction holds."""
         if "tier" in request:
-            return Demand()
+            free = not any(self.held((request.get("tenant", ""), name)) for name in request["keys"])
+            return Demand(reason="LAST_AUTHORITY" if free else None)
         members: Members = {}
         for index, name in enumerate(request["keys"]):
             key, at = (request.get("tenant", ""), name), f"/outcomes/{index}"
@@ -287,7 +316,7 @@ class Keeping:
 
     def reset(self, request: Request) -> Demand:
         """Refused only while something is under way."""
-        return Demand(may_refuse=bool(self.monitor.transactions))
+        return Demand(may_refuse=bool(self.monitor.transactions), reason="BUSY")
 
     def reserve(self, request: Request) -> Demand:
         """A slot for rows that are new, a lease on rows that are there."""
@@ -320,14 +349,16 @@ class Keeping:
         return Demand({"/bytes": (Fault.NOT_MOVED, (each * moving, each * (moving + waiting)))}, may_refuse=False)
 
     def _lives(self, transaction: Transaction) -> bool:
-        """Whether it is live, and nobody else decides how long."""
-        return transaction.state is State.LIVE and transaction.name not in self.detached
+        """Whether it is live; one whose owner went away lives as long as somebody waits for it."""
+        if transaction.state is not State.LIVE:
+            return False
+        return not transaction.detached or self._awaited(transaction)
 
     def _sound(self, transaction: Transaction) -> bool:
         """Whether nothing stands in the way of its copy: of a load, rows that are as they were granted."""
         if transaction.mode == "store":
             return True
-        whole = all(self._current(grant) and not grant.damaged for grant in transaction.grants)
+        whole = all(self._current(grant) and not grant.damaged for grant in transaction.moving)
         return whole and self.monitor.claims("leases")
 
     def complete(self, request: Request) -> Demand:
@@ -344,14 +375,25 @@ class Keeping:
             return Demand()
         reason = next(self._objections(transaction, request), None)
         arrived = [grant for grant in transaction.moving if grant.key[1] not in request.get("failed", ())]
+        self.published = {grant.key for grant in arrived if reason is None or transaction.mode == "load"}
+        self.finished = transaction
+        if transaction.mode == "load" and not transaction.moving:
+            return self._waited(transaction)
         if transaction.mode == "load" and not self._sound(transaction):
             return Demand()
         if reason is not None or not arrived:
             checked = reason is not None and reason != "STALE_CACHE_GENERATION"
             return Demand({"/outcome": (Fault.PUBLISHED_ANYWAY, OVER_AND_DONE)} if checked else {}, reason=reason)
-        if transaction.mode == "store":
-            self.published = {grant.key for grant in arrived}
         return Demand({"/outcome": (Fault.NOT_PUBLISHED, ("done",))}, may_refuse=False)
+
+    def _waited(self, transaction: Transaction) -> Demand:
+        """What waits for other copies is done when one was delivered, and not before."""
+        waits = [(self.leaders.get((transaction.name, one.key), ""), one.key) for one in transaction.grants]
+        if not all(leader for leader, _ in waits):
+            return Demand()
+        if any(wait in self.delivered for wait in waits):
+            return Demand({"/outcome": (Fault.NOT_PUBLISHED, ("done",))})
+        return Demand({"/outcome": (Fault.PUBLISHED_ANYWAY, OVER_AND_DONE)})
 
     def _objections(self, transaction: Transaction, request: Request) -> Iterator[str]:
         """Reasons against a completion, in the order of the chapter."""

@@ -145,6 +145,8 @@ class Transaction:
     state: State = State.LIVE
     copied: int = 0
     """Bytes of each granted key."""
+    detached: bool = False
+    """Its owner went away, and it lives as long as somebody waits for its copies."""
     stopped: bool = False
     """The engine told that its copy is over."""
     moving: list[Grant] = field(init=False)
@@ -384,7 +386,8 @@ class ResidencyMonitor:
                 same = entry.serves == grant.sees
                 entry.serves = grant.sees
                 entry.replicas = entry.replicas | HOST if same else HOST
-                entry.doubtful = entry.damaged = False
+                if not same:  # the same rows beside a replica that was damaged leave it as it is
+                    entry.doubtful = entry.damaged = False
                 if len(self.by_key[grant.key]) > 1:
                     self._supersede(grant.key, ("store",) if same else ("store", "load"), but=grant)
         self._end(transaction)
@@ -395,6 +398,8 @@ class ResidencyMonitor:
         transaction = self.transactions.get(request["txn"])
         if transaction is not None and result["outcome"] == "dead":
             self._kill(transaction)
+        elif transaction is not None and result["outcome"] == "detached":
+            transaction.detached = True
         return PASS
 
     def advance(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
@@ -576,8 +581,12 @@ class ResidencyMonitor:
         return PASS
 
     def _leased(self, key: Key) -> bool:
-        readers = (grant for _, grant in self.live(key, "load") if grant.outcome == "granted")
-        return any(not grant.superseded and not grant.damaged for grant in readers)
+        loads = self.live(key, "load")
+        waited = any(grant.outcome == "joined" and not grant.superseded for _, grant in loads)
+        return any(
+            grant.outcome == "granted" and not grant.superseded and not grant.damaged and (waited or not one.detached)
+            for one, grant in loads
+        )
 
     def _receipt_fits(self, transaction: Transaction, grant: Grant, receipts: Mapping[str, Any]) -> bool:
         receipt = receipts.get(grant.key[1])
