@@ -24,10 +24,10 @@ from ..fuzz.detection import Row, detect, to_json
 from ..fuzz.run import Bug, Fuzzer, Options, Summary
 from ..traces.record import recording
 from .console import dump, out, say, write
+from .numbers import SCALE, SECONDS
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-SCALE = click.FloatRange(min=0, min_open=True, max=1000)
 
 
 @click.command("fuzz")
@@ -38,7 +38,7 @@ SCALE = click.FloatRange(min=0, min_open=True, max=1000)
 @click.option("--examples", type=click.IntRange(1), default=500, show_default=True, metavar="N", help="Sequences.")
 @click.option("--steps", type=click.IntRange(1, 200), default=30, show_default=True, metavar="N", help="Steps of each.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S", help="Repeats a run.")
-@click.option("--time-budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after it.")
+@click.option("--time-budget", type=SECONDS, metavar="SECONDS", help="Stop after it.")
 @click.option(
     "--mode",
     type=click.Choice(["claimed", "probe"]),

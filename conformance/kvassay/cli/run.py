@@ -27,10 +27,10 @@ from ..traces.record import Recording, recording
 from ..waivers import Waivers
 from ..waivers import load as load_waivers
 from .console import out, say, write
+from .numbers import SCALE
 from .selectors import select, selection, selectors
 
 FILE = click.Path(path_type=Path, dir_okay=False)
-SCALE = click.FloatRange(min=0, min_open=True, max=1000)
 RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": junit.render}
 
 

@@ -13,7 +13,7 @@ from ..core.tensors import TensorError
 from .data import read_json, root
 from .digest import digest
 from .errors import CorpusError
-from .lint import bindings, references
+from .lint import bindings, references, requests
 from .load import FORMAT, Corpus, build
 from .schemas import validate
 
@@ -44,6 +44,6 @@ def _case(corpus: Corpus, row: Any, file: str, at: str) -> Case:
         raise CorpusError(str(problem), file=file, pointer=at) from None
     except (TensorError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise CorpusError(f"not a case: {problem}", file=file, pointer=at) from None
-    for found in (*references(corpus, [case]), *bindings(case)):
+    for found in (*references(corpus, [case]), *bindings(case), *requests([case])):
         raise CorpusError(found, file=file, pointer=at)
     return case

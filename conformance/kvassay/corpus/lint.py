@@ -26,7 +26,7 @@ def lint(corpus: Corpus, chosen: Collection[str] = ()) -> list[str]:
     own: Own = (lambda contract: contract in chosen) if chosen else (lambda contract: True)
     cases = [case for case in corpus.cases if own(case.contract)]
     found = [*_ids(corpus, cases, own), *references(corpus, cases), *_registries(corpus, own)]
-    return [*found, *_coverage(corpus, own), *_requests(cases), *_shape(cases)]
+    return [*found, *_coverage(corpus, own), *requests(cases), *_shape(cases)]
 
 
 def unclaimed(corpus: Corpus, claimed: Collection[str], chosen: Collection[str] = ()) -> list[str]:
@@ -112,7 +112,7 @@ def _coverage(corpus: Corpus, own: Own) -> Iterator[str]:
             yield f"{requirement.id}: a MUST that only SHOULD cases test"
 
 
-def _requests(cases: list[Case]) -> Iterator[str]:
+def requests(cases: list[Case]) -> Iterator[str]:
     """Each request meets its op's schema, except where a rejection by the schema is what the case shows."""
     from ..core.tensors import write
 
