@@ -183,9 +183,9 @@ def watched(rows: Iterator[Any], stream: BinaryIO, file: Path) -> Iterator[Any]:
 
 def block(offence: Offence) -> Iterator[Text]:
     """An offence for a reader."""
-    where = f"line {offence.line}  " if offence.line else ""
+    where = f"line {offence.line}  " if offence.line else "no line  "
     whose = f"  (process {offence.process})" if offence.process else ""
-    yield Text.assemble((f"{where}{offence.event}{' ' if offence.event else ''}", "bold"), text(whose, 240))
+    yield Text.assemble((f"{where}{text(offence.event, 100)}".rstrip(), "bold"), text(whose, 240))
     ids = f"  {', '.join(offence.requirements)}" if offence.requirements else ""
     yield Text.assemble("  ", (offence.rule, "bold red"), (ids, "bold"), f"  {text(offence.sentence, 1000)}")
     if offence.at:

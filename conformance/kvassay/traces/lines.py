@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
@@ -49,6 +50,8 @@ def parse_any(number: int, raw: bytes) -> Any:
         value, end = SCAN(text, 0)
         if text[end:] != "\n" and text[end:].strip():
             raise ValueError(f"more follows at column {end + 1}")
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, StopIteration, RecursionError) as problem:
         if not raw.endswith(b"\n"):
             raise CutLine(number) from None
@@ -65,6 +68,10 @@ def _reason(problem: Exception) -> str:
         return f"not JSON: a value is missing at column {int(problem.value) + 1}"
     if isinstance(problem, UnicodeDecodeError):
         return "not UTF-8 text"
+    if isinstance(problem, UnicodeEncodeError):
+        return "text with half of a surrogate pair"
+    if "integer string conversion" in str(problem):
+        return f"not JSON: an integer of more than {sys.get_int_max_str_digits()} digits"
     return "nested too deeply" if isinstance(problem, RecursionError) else f"not JSON: {problem}"
 
 

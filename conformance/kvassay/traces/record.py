@@ -126,7 +126,7 @@ def recording(engine: Engine, path: Path, *, process: str = "") -> FileRecording
     """The engine, its exchanges written to a file; raises :class:`CorpusError` for a file that cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("w", encoding="utf-8", errors="backslashreplace")
+        stream = path.open("w", encoding="utf-8", errors="replace")
     except OSError as problem:
         raise CorpusError(f"cannot be written: {problem.strerror or problem}", file=str(path)) from None
     return FileRecording(engine, stream, process=process)

@@ -106,11 +106,17 @@ def records(stream: Any) -> Iterator[tuple[int, Event]]:
         yield number, parse(number, raw)
 
 
+def demand_recorder(record: Mapping[str, Any], form: str, number: int) -> None:
+    """Refuse a log of another recorder, told by its first line; raises :class:`TraceError`."""
+    if record.get("recorder") != form:
+        raise TraceError(number, "/recorder", f"{form!r} was expected, so this is no log of that recorder")
+
+
 def texts(record: Mapping[str, Any], name: str, number: int) -> list[str]:
     """A list of keys in a record; raises :class:`TraceError`."""
     value = record.get(name, [])
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise TraceError(number, f"/{name}", "a list of keys, as text")
+        raise TraceError(number, f"/{name}", "must be a list of keys, as text")
     return value
 
 
@@ -118,5 +124,5 @@ def integer(record: Mapping[str, Any], name: str, number: int) -> int:
     """A number of a record; raises :class:`TraceError`."""
     value = record.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TraceError(number, f"/{name}", "an integer of 0 and above")
+        raise TraceError(number, f"/{name}", "must be an integer of 0 or above")
     return value

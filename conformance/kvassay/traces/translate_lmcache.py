@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import TraceError
 from .record_lmcache import FORMAT
-from .translate import Event, Store, header, integer, numbered, records, texts
+from .translate import Event, Store, demand_recorder, header, integer, numbered, records, texts
 
 CAPABILITIES = {
     "residency.mode": "component",
@@ -37,8 +37,7 @@ def _translated(stream: Any) -> Iterator[tuple[int, Iterable[Event]]]:
 
 
 def _opened(number: int, record: Event, store: Store) -> Iterator[Event]:
-    if record.get("recorder") != FORMAT:
-        raise TraceError(number, "/recorder", f"the first line says {FORMAT}")
+    demand_recorder(record, FORMAT, number)
     yield header("LMCache L1 manager", str(record.get("version", "unknown")), CAPABILITIES)
     limits = {name: integer(record, name, number) for name in ("write_ttl_ms", "read_ttl_ms")}
     yield {**store.open(SLOTS, **limits), "time_ms": 0}

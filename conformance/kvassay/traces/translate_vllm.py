@@ -8,7 +8,7 @@ from typing import Any
 from .errors import TraceError
 from .kv_events import Batch
 from .record_vllm import FORMAT
-from .translate import Event, Store, header, integer, numbered, records, texts
+from .translate import Event, Store, demand_recorder, header, integer, numbered, records, texts
 
 CAPABILITIES = {"residency.mode": "component", "residency.leases": True, "residency.content_addressed": True}
 STATES = {"HIT": "ready", "MISS": "miss"}
@@ -30,8 +30,7 @@ def _translated(stream: Any) -> Iterator[tuple[int, Iterable[Event]]]:
 
 
 def _opened(number: int, record: Event, store: Store) -> Iterator[Event]:
-    if record.get("recorder") != FORMAT:
-        raise TraceError(number, "/recorder", f"the first line says {FORMAT}")
+    demand_recorder(record, FORMAT, number)
     yield header("vLLM offloading manager", str(record.get("version", "unknown")), CAPABILITIES)
     yield store.open(integer(record, "chunks", number))
 
@@ -62,18 +61,20 @@ def _call(number: int, record: Event, store: Store) -> Iterator[Event]:
 def _chunks(record: Event, number: int) -> list[int]:
     value = record.get("chunks", [])
     if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
-        raise TraceError(number, "/chunks", "a list of integers")
+        raise TraceError(number, "/chunks", "must be a list of integers")
     return value
 
 
 def kv_batches(stream: Any) -> Iterator[Batch]:
     """The events of a log as batches of KV Events: which hashes came to which medium, and left it."""
     for number, record in records(stream):
+        if number == 1:
+            demand_recorder(record, FORMAT, number)
         event = record.get("event")
-        if number == 1 or event is None:
+        if event is None:
             continue
         if not isinstance(event, dict):
-            raise TraceError(number, "/event", "an object")
+            raise TraceError(number, "/event", "must be an object")
         keys = texts(event, "keys", number)
         place = {"medium": event.get("medium"), "ownership": event.get("ownership")}
         if event.get("removed"):
