@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...adapters.base import EngineAdapter
 from ...engines.reference import Reference
 from ...engines.reference_residency_lesser import LESSER
-from . import authority, cancellation, coalescing, leases, movement, plans, reads, rooms, validation
+from . import authority, cancellation, coalescing, leases, movement, names, plans, reads, rooms, several, validation
 
 CORRECT: tuple[type[EngineAdapter], ...] = (Reference, *LESSER)
 
@@ -18,5 +18,7 @@ FAULTS: tuple[type[EngineAdapter], ...] = (
     *leases.FAULTS,
     *coalescing.FAULTS,
     *authority.FAULTS,
+    *names.FAULTS,
+    *several.FAULTS,
     *plans.FAULTS,
 )
