@@ -43,3 +43,14 @@ def test_a_request_of_a_case_file_meets_its_schema(tmp_path: Path) -> None:
     path.write_text(dump(document), encoding="utf-8")
     with pytest.raises(CorpusError, match="step 0: the request does not meet its schema: /slots"):
         with_cases(load(), [path])
+
+
+def test_a_repetition_takes_its_number_from_an_earlier_step(tmp_path: Path) -> None:
+    document = copy.deepcopy(read_json(root() / "fixtures" / "residency" / "cases" / "aba.json"))
+    document["cases"] = document["cases"][:1]
+    document["cases"][0]["steps"][0]["repeat"] = {"times": "slots"}
+    document["digest"] = digest(document["cases"])
+    path = tmp_path / "case.json"
+    path.write_text(dump(document), encoding="utf-8")
+    with pytest.raises(CorpusError, match="step 0 uses slots before it is bound"):
+        with_cases(load(), [path])

@@ -148,7 +148,8 @@ def bindings(case: Case) -> Iterator[str]:
     """Names that a case uses before they are bound, and relations with the wrong terms."""
     bound: set[str] = set()
     for index, step in enumerate(case.steps):
-        for name in bound_names(step.request):
+        times = [step.repeat.times] if step.repeat is not None and isinstance(step.repeat.times, str) else []
+        for name in (*times, *bound_names(step.request)):
             if name not in bound:
                 yield f"{case.id}: step {index} uses {name} before it is bound"
         bound |= step.bind.keys()
