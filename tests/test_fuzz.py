@@ -182,6 +182,10 @@ def test_an_engine_that_does_not_open_ends_the_run() -> None:
 # --- which calls are made -----------------------------------------------------------------------------------------
 
 
+BROKEN = ("lifecycle.admit", "residency.release", "residency.step_inputs")
+"""Ops that are given documents which no schema allows, on purpose."""
+
+
 class Watching(InProcess):
     """Holds every request against its schema, and keeps it."""
 
@@ -192,7 +196,8 @@ class Watching(InProcess):
     def call(self, op: str, request: Any, deadline_s: float) -> Any:
         from kvassay.core.tensors import write
 
-        assert problem(write(request), op_named(op).request) is None, (op, request)
+        if op not in BROKEN:
+            assert problem(write(request), op_named(op).request) is None, (op, request)
         self.calls.append((op, request))
         return super().call(op, request, deadline_s)
 
@@ -200,10 +205,9 @@ class Watching(InProcess):
 @pytest.mark.parametrize("contract", contracts.CONTRACTS)
 def test_every_request_meets_its_schema_and_every_op_is_called(contract: str) -> None:
     engine = Watching(Reference)
-    documents = "lifecycle.admit"  # documents are broken on purpose, their requests are not
     Fuzzer(engine, load(), Options(contract, examples=120, swarm=0)).run()
     called = {op for op, _ in engine.calls}
-    assert {op for op in Reference.ops() if op.startswith(f"{contract}.")} <= called | {documents}
+    assert {op for op in Reference.ops() if op.startswith(f"{contract}.")} <= called
     if contract == "residency":
         assert {"control.inject", "control.advance_clock"} <= called
 
@@ -342,16 +346,27 @@ def test_the_worker_is_the_default_and_a_hang_is_a_finding(run: Run, tmp_path: P
     [
         (["--contract", "residence", "--adapter", "reference"], 2, "did you mean 'residency'"),
         (["--contract", "residency"], 2, "--adapter"),
-        (["--contract", "residency", "--adapter", "torch"], 2, "cannot be fuzzed on residency"),
+        (["--contract", "residency", "--adapter", "plain:Plain"], 2, "cannot be fuzzed on residency"),
         (["--contract", "residency", "--adapter", "no-such-engine"], 3, "unknown adapter"),
         (["--contract", "residency", "--adapter", "reference", "--examples", "0"], 2, "--examples"),
         (["--adapter", "reference"], 2, "--contract"),
         (["--contract", "residency", "--adapter", "kvassay.faults:NoSuchFault"], 3, "NoSuchFault"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_a_status(run: Run, words: list[str], code: int, told: str) -> None:
+def test_what_cannot_be_done_is_one_line_and_a_status(
+    run: Run, words: list[str], code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain.py").write_text(
+        "from kvassay import EngineAdapter, EngineInfo\n\n\n"
+        "class Plain(EngineAdapter):\n"
+        "    engine = EngineInfo('plain', '1')\n\n"
+        "    def attention_dense(self, request):\n"
+        "        return {}\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
     got, out, err = run("fuzz", "--in-process", *words)
-    assert got == code
+    assert got == code, err
     assert told in err
     assert "Traceback" not in out + err
 
@@ -471,7 +486,8 @@ def machine_run(adapter: type[EngineAdapter], contract: str) -> None:
         database=None,
         deadline=None,
         derandomize=True,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(state_machine(adapter, contract), settings=options)  # type: ignore[no-untyped-call]

@@ -13,7 +13,7 @@ from ..core.model import EngineDescription, Json
 from ..corpus import Corpus, CorpusError
 from . import case as cases
 from .contract import Contract, Draw, Illegal, Rule, Step, find
-from .shrink import Act, Recorded, Shrinker
+from .shrink import MOST_ATTEMPTS, SLOW_ATTEMPTS, Act, Recorded, Shrinker
 from .trial import DEADLINE_S, Found, Trial, Wrong
 
 T = TypeVar("T")
@@ -215,7 +215,8 @@ class Fuzzer:
             return
         self.known.add(wrong.reason)
         whole = tuple(self.trial.steps)
-        shrunk = Shrinker(self.trial, self.acts, wrong.reason).run() if whole else None
+        attempts = SLOW_ATTEMPTS if wrong.reason.startswith("timeout") else MOST_ATTEMPTS
+        shrunk = Shrinker(self.trial, self.acts, wrong.reason, attempts).run() if whole else None
         steps = whole if shrunk is None else tuple(shrunk)
         bug = Bug(
             wrong=(self.trial.run(steps) if shrunk else None) or wrong,

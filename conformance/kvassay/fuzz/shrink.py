@@ -20,8 +20,10 @@ from .trial import Found, Trial
 T = TypeVar("T")
 SHORT = 6
 """Steps of a sequence that is not worth a second way of shrinking."""
-MOST_CALLS = 30_000
-"""Calls of the engine after which the best sequence so far will do."""
+MOST_ATTEMPTS = 3000
+"""Sequences that are tried before the best one so far will do."""
+SLOW_ATTEMPTS = 12
+"""The same, where each attempt waits for a deadline."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,15 @@ class Repeated(Recorded):
 class Shrinker:
     """One failure, getting smaller."""
 
-    def __init__(self, trial: Trial, acts: Sequence[Act], reason: str, most_calls: int = MOST_CALLS) -> None:
+    def __init__(self, trial: Trial, acts: Sequence[Act], reason: str, most_attempts: int = MOST_ATTEMPTS) -> None:
         self.trial = trial
         self.reason = reason
         self.acts = list(acts)
         self.best: list[Step] = list(trial.steps)
         self.played: tuple[int, int, int] | None = None
         """Size of the acts that are best so far."""
-        self.last_call = trial.calls + most_calls
+        self.attempts = most_attempts
+        """That are left."""
 
     def run(self) -> list[Step] | None:
         """The smallest sequence found; ``None`` when the failure does not come again."""
@@ -108,7 +111,7 @@ class Shrinker:
 
     def _plays(self, acts: Sequence[Act]) -> bool:
         """Whether acts fail for the same reason and need less than those that were best so far."""
-        if self.trial.calls >= self.last_call or not acts:
+        if not self._may_try() or not acts:
             return False
         played: list[Act] = []
         try:
@@ -131,6 +134,10 @@ class Shrinker:
             self.acts, self.best, self.played = played, list(self.trial.steps), size
             return True
         return False
+
+    def _may_try(self) -> bool:
+        self.attempts -= 1
+        return self.attempts >= 0
 
     def _fewer_acts(self) -> bool:
         before = self.played
@@ -160,7 +167,7 @@ class Shrinker:
 
     def _fails(self, steps: Sequence[Step]) -> bool:
         """Whether a sequence fails for the same reason; then what was made of it is the best."""
-        if self.trial.calls >= self.last_call:
+        if not self._may_try():
             return False
         try:
             wrong = self.trial.run(steps)

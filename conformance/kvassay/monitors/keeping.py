@@ -225,7 +225,8 @@ class Keeping:
             self.certain.add((request.get("tenant", ""), request["key"]))
         elif op == "residency.reserve" and reply.value["txn"] is not None:
             self.begun.add(reply.value["txn"])
-            self._follow(monitor.transactions[reply.value["txn"]])
+            if reply.value["txn"] in monitor.transactions:
+                self._follow(monitor.transactions[reply.value["txn"]])
         elif op == "control.inject":
             self.certain.discard((request.get("tenant", ""), request["key"]))
         elif op == "residency.complete" and reply.value["outcome"] == "done" and self.finished is not None:
