@@ -220,7 +220,7 @@ class Keeping:
             self.shadows.pop(request["txn"], None)
         if not isinstance(reply, Returned):
             return
-        keeps = keeps or monitor.claims("exact_slots")
+        keeps = keeps or (monitor.claims("exact_slots") and monitor.slots is not None)
         if op == "residency.put" and keeps and reply.value["outcome"] in ("stored", "replaced"):
             self.certain.add((request.get("tenant", ""), request["key"]))
         elif op == "residency.reserve" and reply.value["txn"] is not None:
