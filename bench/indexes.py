@@ -49,14 +49,14 @@ def lines() -> Iterator[Line]:
     found = theirs()[1][0]  # type: ignore[index]
     assert len(set(found.tolist()) & set(ours())) >= COUNT - 2  # FAISS breaks ties by chance
     ours_s, theirs_s = least_cpu_s(ours, theirs)
-    yield Line(what, ours_s * 1e3, "ms", "FAISS IndexPQ, one thread", theirs_s * 1e3, 1.1)
+    yield Line(what, ours_s * 1e3, "ms", "FAISS IndexPQ, one thread", theirs_s * 1e3, 1.2)
 
 
 def least_cpu_s(a: Callable[[], object], b: Callable[[], object], *, repeat: int = 60) -> tuple[float, float]:
     """Least seconds of this thread's processor time of two calls that take turns.
 
     Both run for a few milliseconds on one thread, so that a busy machine interrupts either in most of its runs; its
-    clock stands still meanwhile. 1.1 is as good as equal here.
+    clock stands still meanwhile. What they do to each other's caches is worth a tenth, so that 1.2 passes for equal.
     """
     least = [float("inf"), float("inf")]
     for _ in range(repeat):
