@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..adapters.base import EngineInfo
 from .reference_attention import AttentionReference, StrictArrays, TorchArrays
 from .reference_identity import Fenced, IdentityReference
+from .reference_index_search import IndexSearchReference
 from .reference_indexes import IndexesReference
 from .reference_kvevents import KvEventsReference
 from .reference_lifecycle import LifecycleReference
@@ -36,6 +37,7 @@ class Reference(
     SelectorReference,
     PlacementReference,
     IndexesReference,
+    IndexSearchReference,
     MemoryReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""

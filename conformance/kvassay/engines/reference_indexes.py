@@ -217,7 +217,7 @@ class IndexStoreReference(ReferencePart):
 class QuantisedReference(IndexStoreReference):
     """PQCache's ops."""
 
-    own_profiles: ClassVar[frozenset[str]] = frozenset({"pqcache"})
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"pqcache", "pq-score"})
     own_variants: ClassVar[frozenset[str]] = frozenset({pq.PAPER, pq.AUGMENTED})
 
     def quantised_cluster(self, points: Any, first: Sequence[int], cap: int) -> pq.Clustering:
@@ -416,7 +416,7 @@ class QuantisedReference(IndexStoreReference):
 class BridgeReference(IndexStoreReference):
     """RetrievalAttention's ops."""
 
-    own_profiles: ClassVar[frozenset[str]] = frozenset({"bridge"})
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"bridge", "bridge-exact"})
     own_variants: ClassVar[frozenset[str]] = frozenset({"retrievalattention/code"})
 
     def bridge_exact(self, request: Request) -> Result:
@@ -562,7 +562,7 @@ def _row_bytes(request: Request) -> int:
 class SqueezedReference(IndexStoreReference):
     """SqueezedAttention's ops."""
 
-    own_profiles: ClassVar[frozenset[str]] = frozenset({"squeezed"})
+    own_profiles: ClassVar[frozenset[str]] = frozenset({"squeezed", "squeezed-build"})
     own_variants: ClassVar[frozenset[str]] = frozenset({"squeezed/all", "squeezed/code"})
 
     def clustered_labels(self, request: Request) -> list[int]:

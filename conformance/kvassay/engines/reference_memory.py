@@ -29,8 +29,10 @@ class MemoryReference(ReferencePart):
             "memory-units",
             "memory-events",
             "memory-clusters",
+            "memory-cluster-build",
             "memory-session",
             "memory-recall",
+            "memory-search",
             "memory-pool",
             "memory-stream",
         }

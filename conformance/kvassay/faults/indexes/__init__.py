@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference
-from . import bridge, magicpig, pq, record, squeezed, store
+from . import bridge, magicpig, pq, record, search, squeezed, store
 from .base import faults_in
 
 CORRECT = (Reference,)
 FAULTS = (
-    *(fault for module in (store, record, pq, bridge, squeezed, magicpig) for fault in faults_in(vars(module))),
+    *(fault for module in (store, search, record, pq, bridge, squeezed, magicpig) for fault in faults_in(vars(module))),
     *record.BLINDS,
 )
