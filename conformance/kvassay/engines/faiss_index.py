@@ -114,7 +114,7 @@ class FaissPq(_Faiss):
             keys = as_float32(request["k"][:, head])
             faiss.normalize_L2(keys)
             middle, labels = _clustered(keys, request["initial"], request["iterations"], spherical=True)
-            heads.append(member_lists(labels, len(middle), request["first_position"]))
+            heads.append(member_lists(labels.tolist(), len(middle), request["first_position"]))
             centroids.append(middle)
         return {"centroids": np.stack(centroids), **{name: [one[name] for one in heads] for name in heads[0]}}
 

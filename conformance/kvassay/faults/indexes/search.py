@@ -14,7 +14,7 @@ class FoundByDistance(Fault):
     """Rows are ranked by Euclidean distance, the default of most index libraries."""
 
     requirement = "IDX-014"
-    killed_by = case("search/held-out-lengths-exact", "search/held-out-lengths-90", "search/held-out-elsewhere-50")
+    killed_by = case("search/held-out-lengths-exact", "search/held-out-lengths-90")
 
     def indexes_find(self, request: Request) -> Result:
         index = self.row_index(request)
@@ -77,7 +77,7 @@ class PaddedWithTheBest(Fault):
     """A list that is too short is filled with its first row."""
 
     requirement = "IDX-005"
-    killed_by = case("search/fewer-rows-than-asked-50", "search/one-row-50", "search/narrow-range-50")
+    killed_by = case("search/fewer-rows-than-asked-50", "search/one-row-50", "search/narrow-range")
 
     def indexes_find(self, request: Request) -> Result:
         found = super().indexes_find(request)["ids"]
@@ -88,7 +88,7 @@ class FilteredAfterwards(Fault):
     """A range is applied to what was found without it."""
 
     requirement = "IDX-014"
-    killed_by = case("search/range-50", "search/narrow-range-50")
+    killed_by = case("search/range", "search/narrow-range")
 
     def indexes_find(self, request: Request) -> Result:
         first, end = request.get("range", (0, len(self.row_index(request).found)))
@@ -100,7 +100,7 @@ class RangeHasItsEnd(Fault):
     """The end of a range is taken for its last row."""
 
     requirement = "IDX-028"
-    killed_by = case("search/narrow-range-50")
+    killed_by = case("search/narrow-range")
 
     def indexes_find(self, request: Request) -> Result:
         if "range" in request:
@@ -140,7 +140,7 @@ class OneIndexForAll(Fault):
     """Indexes are kept under one name: the last one that was built answers."""
 
     requirement = "IDX-007"
-    killed_by = case("search/two-indexes-50", "search/change-one-of-two-indexes")
+    killed_by = case("search/two-indexes", "search/change-one-of-two-indexes")
 
     def row_index(self, request: Request) -> RowIndex:
         super().row_index(request)
@@ -174,7 +174,7 @@ class EqualRowsAreOne(Fault):
     """Rows that score the same are taken for one row."""
 
     requirement = "IDX-005"
-    killed_by = case("search/equal-rows-50", "search/equal-rows-90")
+    killed_by = case("search/equal-rows")
 
     def indexes_find(self, request: Request) -> Result:
         keys = np.asarray(self.row_index(request).keys)
@@ -247,7 +247,7 @@ class IdsSlide(_Kept):
     """Ids are places in an array, as in a flat FAISS index: a row that goes moves all behind it."""
 
     requirement = "IDX-004"
-    killed_by = case("search/change-others-keep-their-ids", "search/change-dropped-rows-are-not-found-50")
+    killed_by = case("search/change-others-keep-their-ids", "search/change-dropped-rows-are-not-found")
     kind = _Sliding
 
 
@@ -255,7 +255,7 @@ class DroppedRowsAreFound(_Kept):
     """Rows that were taken out are counted out and found all the same."""
 
     requirement = "IDX-002"
-    killed_by = case("search/change-dropped-rows-are-not-found-50", "search/change-all-rows-dropped")
+    killed_by = case("search/change-dropped-rows-are-not-found", "search/change-all-rows-dropped")
     kind = _Undead
 
 
