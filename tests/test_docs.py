@@ -368,11 +368,15 @@ def test_every_command_in_a_guide_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
     known = set(re.findall(r"^@nox\.session[^\n]*\ndef (\w+)", noxfile, re.MULTILINE))
+    known |= set(re.findall(r'^@nox\.session\(name="([\w-]+)"', noxfile, re.MULTILINE))
     known |= {f"engine-{steps.stem}" for steps in (ROOT / "requirements").glob("*.steps")} | {"engine-<name>"}
     assert set(re.findall(r"nox -s ([\w<>-]+)", text)) <= known
     for name, rest in re.findall(r"(?:^ {4,}(?:\$ )?|`)kvassay ([a-z][a-z-]+)([^\n`]*)", text, re.MULTILINE):
         command = root.get_command(context, name)
         assert command, f"kvassay {name}"
+        if isinstance(command, click.Group):
+            command = command.get_command(context, rest.split()[0])
+            assert command, f"kvassay {name}{rest}"
         options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
         assert set(re.findall(r"(?<!\S)(--[a-z-]+)", re.sub(r'"[^"]*"', "", rest))) <= options, f"kvassay {name}{rest}"
 

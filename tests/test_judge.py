@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kvassay.core.engine import Broken, Late, NotSupported, Refused, Reply, Returned
 from kvassay.core.expect import parse
@@ -281,6 +281,7 @@ REPLIES = st.recursive(
 MEMBERS = st.dictionaries(st.sampled_from(["n", "v", "outcome"]), REPLIES, max_size=3)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     value=MEMBERS, expect=st.sampled_from([EXACT, EITHER, CLOSE, BESIDE, SELECTS, {"accepts": True}, {"rejects": "A"}])
 )

@@ -83,7 +83,6 @@ class Adapter(EngineAdapter):
         "residency.exact_slots": True,
         "residency.job_failure": "key",
         "residency.tenants": True,
-        "residency.opaque_keys": True,
         "residency.content_addressed": True,
     }
 
