@@ -247,6 +247,7 @@ def test_built_in_names_lead_to_classes(name):
 
 def test_every_engine_has_a_name():
     engines = {path.stem for path in ENGINES.glob("[!_]*.py") if "EngineInfo(" in path.read_text(encoding="utf-8")}
+    engines -= {"reference_residency_lesser"}  # correct engines of the self-test
     assert engines <= {target.partition(":")[0].rpartition(".")[2] for target in built_in().values()}
     for requirements in (ROOT / "requirements").glob("*.adapters"):
         named = [line.split()[0] for line in requirements.read_text().splitlines() if line and not line.startswith("#")]

@@ -58,6 +58,9 @@ class Replay:
         """What the reference says to the next call."""
         return self.model.call(op, request, 0.0)
 
+    def bars(self, op: str, request: Mapping[str, Json]) -> None:
+        """Nothing: an engine of these contracts withstands every call."""
+
     def observe(self, op: str, request: Mapping[str, Json], reply: Reply) -> Outcome:
         """Make the call on the reference and compare; a call that the engine cannot do is made on neither."""
         if isinstance(reply, NotSupported | Broken):
