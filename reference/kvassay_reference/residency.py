@@ -458,7 +458,7 @@ class Residency:
         entry, target = self.entry(grant.key), grant.target
         assert target is not None
         sha256 = digest(bytes(target.memory))
-        if transaction.mode == "store" and any(one.sha256 != sha256 for one in self.valid(entry)):
+        if transaction.mode == "store" and {one.sha256 for one in self.valid(entry)} != {sha256}:
             self.renew(entry)
         target.on("publish")
         if self.authority or transaction.mode == "store":

@@ -6,12 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from .contract import Draw
-from .documents import Documents
+from .documents import Document, Documents
 from .lifecycle_plans import MIB, TIMES
 
 Request = dict[str, Any]
 DIRECTORY = Documents("urn:kvassay:residency/directory", "residency/directory")
-STEP = Documents("urn:kvassay:residency/step", "residency/step")
+
+
+def approximate(document: Document) -> Document:
+    """A step over rows that a policy selected, as many as its budget allows."""
+    rows = len(document["plan"]["logical_positions"])
+    document["selection"] = {"mode": "approximate", "policy_version": "policy-3", "candidate_budget": rows}
+    return document
+
+
+STEP = Documents("urn:kvassay:residency/step", "residency/step", others=[approximate])
 DOCUMENTS = {"residency.release": DIRECTORY, "residency.step_inputs": STEP}
 """Op to the documents that it judges."""
 TEXTS = ("model", "adapter", "mask", "sampling", "kernel", "dtype")
@@ -76,8 +85,8 @@ def compare(draw: Draw) -> Request:
         if layer["candidate"]:
             index = draw.integer(0, len(layer["candidate"]) - 1)
             layer["candidate"][index] += draw.pick((1, -1, 2.0**-20, -0.25))
-    if draw.chance(4):
-        draw.pick(layers)["candidate"].append(0)
+    if draw.chance(8):
+        draw.pick(layers)[draw.pick(("baseline", "candidate"))].append(0)
     return {
         "mode": draw.pick(("exact", "approximate")),
         "baseline": conditions,

@@ -99,22 +99,22 @@ class Demand:
 class Keeping:
     """One opening of an engine, beside its monitor, which is asked first."""
 
-    def __init__(self, description: EngineDescription, monitor: ResidencyMonitor) -> None:
+    def __init__(self, description: EngineDescription, monitor: ResidencyMonitor, *, strict: bool = True) -> None:
         self.monitor = monitor
+        self.strict = strict
+        """Whether the reason of a refusal counts."""
         self.certain: set[Key] = set()
         """Keys whose rows nothing took away since they were published."""
         self.begun: set[str] = set()
         """Handles that were given out."""
-        self.leaders: dict[tuple[str, Key], str] = {}
-        """Waiting transaction and key to the load whose copy it waits for, where there is only one."""
         self.delivered: set[tuple[str, Key]] = set()
         """Loads and keys that were copied and completed as they should be."""
         self.published: set[Key] = set()
         """Keys that the completion at hand publishes, if it is done."""
         self.finished: Transaction | None = None
         """The transaction that it completes."""
-        self.shadows: dict[str, int] = {}
-        """Transactions that the monitor dropped and whose completion has not come, and slots that they may hold."""
+        self.shadows: dict[str, list[Key]] = {}
+        """Transactions that the monitor dropped and whose completion has not come, and what they moved."""
         self.asks = not monitor.claims("async")
 
     # --- replies ------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Keeping:
         if outcome.verdict is Verdict.PASS:
             outcome = self._judge(demand, reply)
         for name in before.keys() - self.monitor.transactions.keys():
-            self.shadows[name] = len(before[name].moving)
+            self.shadows[name] = [grant.key for grant in before[name].moving]
         self._note(op, request, reply, crowded=crowded)
         return outcome
 
@@ -137,7 +137,7 @@ class Keeping:
             told = reply.reason or "no mapped reason"
             if not demand.may_refuse:
                 return _wrong(Fault.CALL_REFUSED, "", f"a legal request was rejected: {told}", "a result", told)
-            if demand.reason is not None and told in SPOKEN and told != demand.reason:
+            if self.strict and demand.reason is not None and told in SPOKEN and told != demand.reason:
                 message = f"rejected for {told}, and {demand.reason} holds before it"
                 return _wrong(Fault.WRONG_REASON, "", message, f"rejected for {demand.reason}", told)
         elif isinstance(reply, Returned):
@@ -164,7 +164,8 @@ class Keeping:
 
     def named(self, key: Key) -> bool:
         """Whether a transaction that is not over names the key."""
-        return any(one.state is not State.REFUSED for one, _ in self.monitor.by_key.get(key, ()))
+        named = any(one.state is not State.REFUSED for one, _ in self.monitor.by_key.get(key, ()))
+        return named or any(key in keys for keys in self.shadows.values())
 
     def held(self, key: Key) -> bool:
         """Whether a transaction may keep the key from being removed; a store that has expired may still be whole."""
@@ -179,7 +180,7 @@ class Keeping:
         monitor = self.monitor
         if monitor.slots is None or not monitor.claims("exact_slots"):
             return 0
-        used = sum(self.shadows.values())
+        used = sum(map(len, self.shadows.values()))
         used += sum(len(entry.replicas & {"device", "host"}) or 1 for entry in monitor.entries.values() if entry.serves)
         for transaction in monitor.transactions.values():
             if transaction.state is not State.REFUSED:
@@ -197,7 +198,7 @@ class Keeping:
         free = self.room()
         if monitor.slots is None or not monitor.claims("exact_slots") or not monitor.claims("evicts"):
             return free
-        held = sum(self.shadows.values())
+        held = sum(map(len, self.shadows.values()))
         held += sum(len(one.moving) for one in monitor.transactions.values() if one.state is not State.REFUSED)
         return max(free, monitor.slots - held)
 
@@ -225,8 +226,6 @@ class Keeping:
             self.certain.add((request.get("tenant", ""), request["key"]))
         elif op == "residency.reserve" and reply.value["txn"] is not None:
             self.begun.add(reply.value["txn"])
-            if reply.value["txn"] in monitor.transactions:
-                self._follow(monitor.transactions[reply.value["txn"]])
         elif op == "control.inject":
             self.certain.discard((request.get("tenant", ""), request["key"]))
         elif op == "residency.complete" and reply.value["outcome"] == "done" and self.finished is not None:
@@ -238,23 +237,12 @@ class Keeping:
             self.certain -= {(request.get("tenant", ""), key) for key in request["keys"]}
         self.certain = {key for key in self.certain if monitor.known(key).serves}
 
-    def _follow(self, transaction: Transaction) -> None:
-        """Whose copies a transaction waits for."""
-        for grant in transaction.grants:
-            if grant.outcome == "joined":
-                leaders = [
-                    one.name for one, other in self.monitor.live(grant.key, "load") if other.outcome == "granted"
-                ]
-                if len(leaders) == 1:
-                    self.leaders[transaction.name, grant.key] = leaders[0]
-
     def _awaited(self, transaction: Transaction) -> bool:
         """Whether a live transaction waits for its copies."""
         return any(
-            leader == transaction.name
-            and name in self.monitor.transactions
-            and self._lives(self.monitor.transactions[name])
-            for (name, _), leader in self.leaders.items()
+            grant.leader == transaction.name and not grant.superseded and self._lives(other)
+            for one in transaction.moving
+            for other, grant in self.monitor.live(one.key, "load")
         )
 
     # --- demands ------------------------------------------------------------------------------------------------
@@ -322,7 +310,7 @@ class Keeping:
     def reserve(self, request: Request) -> Demand:
         """A slot for rows that are new, a lease on rows that are there."""
         members: Members = {}
-        free = self.made_room()
+        fits = self.made_room() >= len(request["keys"])
         for index, name in enumerate(request["keys"]):
             key, at = (request.get("tenant", ""), name), f"/grants/{index}/outcome"
             if request["mode"] == "load":
@@ -330,7 +318,7 @@ class Keeping:
                     members[at] = (Fault.ROWS_LOST, ("granted", "resident", "joined"))
                 elif self.gone(key):
                     members[at] = (Fault.OUTCOME_FALSE, ("miss", "refused"))
-            elif self.gone(key) and free > index:
+            elif self.gone(key) and fits:
                 members[at] = (Fault.ROOM_REFUSED, ("granted",))
             elif self.gone(key):
                 members[at] = (Fault.OUTCOME_FALSE, ("granted", "refused"))
@@ -389,7 +377,7 @@ class Keeping:
 
     def _waited(self, transaction: Transaction) -> Demand:
         """What waits for other copies is done when one was delivered, and not before."""
-        waits = [(self.leaders.get((transaction.name, one.key), ""), one.key) for one in transaction.grants]
+        waits = [(one.leader, one.key) for one in transaction.grants]
         if not all(leader for leader, _ in waits):
             return Demand()
         if any(wait in self.delivered for wait in waits):

@@ -129,6 +129,8 @@ class Grant:
     """The key got other rows or was removed since: a store may not publish over that, a load protects none of it."""
     damaged: bool = False
     """Of a load: its source was damaged below the engine, whatever the key stands for by now."""
+    leader: str = ""
+    """Of a load that was joined: the latest load of the key that moves bytes, for whose copy it waits."""
     spoiled: Outcome = PASS
     """Of a load: what stands at its destination is not what was granted."""
 
@@ -325,6 +327,9 @@ class ResidencyMonitor:
                     self._seen_in(key, given["tier"])
             grant = Grant(key, told, sees, given.get("slot"), given.get("generation"))
             grant.damaged = damaged
+            if told == "joined":
+                leaders = [one.name for one, other in self.live(key, "load") if other.outcome == "granted"]
+                grant.leader = leaders[-1] if leaders else ""
             grants.append(grant)
             outcome = self._granted(mode, grant, index)
             if outcome is not PASS:
@@ -582,9 +587,12 @@ class ResidencyMonitor:
 
     def _leased(self, key: Key) -> bool:
         loads = self.live(key, "load")
-        waited = any(grant.outcome == "joined" and not grant.superseded for _, grant in loads)
+        awaited = {grant.leader for _, grant in loads if grant.outcome == "joined" and not grant.superseded}
         return any(
-            grant.outcome == "granted" and not grant.superseded and not grant.damaged and (waited or not one.detached)
+            grant.outcome == "granted"
+            and not grant.superseded
+            and not grant.damaged
+            and (not one.detached or one.name in awaited)
             for one, grant in loads
         )
 
