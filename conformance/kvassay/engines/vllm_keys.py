@@ -32,19 +32,13 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.kv_offload.base import LookupResult, OffloadingSpec, OffloadKey, ReqContext, make_offload_key
-from vllm.v1.kv_offload.config import (
-    OffloadingCacheConfig,
-    OffloadingConfig,
-    OffloadingGroupConfig,
-    OffloadingModelConfig,
-    OffloadingParallelConfig,
-)
 from vllm.v1.kv_offload.tiering.base import ScheduleEndContext, TransferJob
 from vllm.v1.kv_offload.tiering.fs.manager import FileSystemTierManager
 from vllm.v1.request import Request
 
 from ..adapters.base import EngineAdapter, EngineInfo, Rejected, Unsupported
 from ..core.tensors import Array
+from ._vllm_config import offloading_config
 from .dispositions import dispositions
 
 ADAPTERS = {
@@ -287,27 +281,16 @@ class FileTier(_Requests):
 
     def _tier(self, record: Record, memory: Array) -> FileSystemTierManager:
         """The tier as the record's process would open it."""
-        shards = record["shard_count"]
-        config = OffloadingConfig(
-            groups=(OffloadingGroupConfig(tokens_per_block=BLOCK, layer_names=("0",), group_id=0),),
-            worker_kv_bytes_per_block=memory.shape[1],
+        config = offloading_config(
+            memory.shape[1],
+            block=BLOCK,
+            model=record["model"],
+            dtype=record["dtype"],
+            rank=record["shard_rank"],
+            shards=record["shard_count"],
             enable_kv_cache_events=False,
             extra_config={},
             engine_id="0",
-            model=OffloadingModelConfig(name=record["model"], dtype=record["dtype"]),
-            cache=OffloadingCacheConfig(tokens_per_hash=BLOCK, blocks_per_chunk=1),
-            parallel=OffloadingParallelConfig(
-                rank=record["shard_rank"],
-                world_size=shards,
-                tp_size=shards,
-                pp_size=1,
-                pcp_size=1,
-                dcp_size=1,
-                data_parallel_index=0,
-                data_parallel_size=1,
-                data_parallel_rank_local=None,
-                is_parallelism_agnostic=False,
-            ),
             kv_cache_layout=record["layout"],
         )
         try:

@@ -36,18 +36,12 @@ from vllm.v1.kv_offload.base import (
     ScheduleEndContext,
     make_offload_key,
 )
-from vllm.v1.kv_offload.config import (
-    OffloadingCacheConfig,
-    OffloadingConfig,
-    OffloadingGroupConfig,
-    OffloadingModelConfig,
-    OffloadingParallelConfig,
-)
 from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 from ..adapters.base import EngineAdapter, EngineInfo, Rejected
 from ..core.tensors import Array
+from ._vllm_config import offloading_config
 
 ADAPTERS = {
     "vllm-offload-cpu": "Adapter",
@@ -363,29 +357,17 @@ class FileTier(Adapter):
         self.slot_bytes = request["slot_bytes"]
         page = TieringOffloadingSpec.BLOCK_SIZE_ALIGNMENT
         chunk_bytes = -(-self.slot_bytes // page) * page
-        config = OffloadingConfig(
-            groups=(OffloadingGroupConfig(tokens_per_block=16, layer_names=("0",), group_id=0),),
-            worker_kv_bytes_per_block=chunk_bytes,
+        config = offloading_config(
+            chunk_bytes,
+            block=16,
+            model="model",
+            dtype="float16",
             enable_kv_cache_events=True,
             extra_config={
                 "cpu_bytes_to_use": request["slots"] * chunk_bytes,
                 "secondary_tiers": [{"type": "fs", "root_dir": self.root, "n_read_threads": 1, "n_write_threads": 1}],
             },
             engine_id=f"kvassay-{Path(self.root).name}",
-            model=OffloadingModelConfig(name="model", dtype="float16"),
-            cache=OffloadingCacheConfig(tokens_per_hash=16, blocks_per_chunk=1),
-            parallel=OffloadingParallelConfig(
-                rank=0,
-                world_size=1,
-                tp_size=1,
-                pp_size=1,
-                pcp_size=1,
-                dcp_size=1,
-                data_parallel_index=0,
-                data_parallel_size=1,
-                data_parallel_rank_local=None,
-                is_parallelism_agnostic=False,
-            ),
         )
         self.manager = TieringOffloadingSpec(config).get_manager()
         self.memory = np.asarray(self.manager.primary_tier.get_kv_memoryview()).view(np.uint8)
