@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kvassay.corpus import CorpusError, load
 from kvassay.faults import selftest
-from kvassay.faults.selftest import Matrix, Row, faults, modules, run_selftest
+from kvassay.faults.seeded import faults, modules
+from kvassay.faults.selftest import Matrix, Row, run_selftest
 
 FAULT = Row("attention", "F", "s", "ATT-001", {"a/b/c": "fail"}, (), True, 1, 0, None, "", 0.1)
 CORRECT = dataclasses.replace(FAULT, requirement="", killed_by={})

@@ -187,7 +187,7 @@ def test_a_case_can_be_put_on_every_fault() -> None:
 
 
 def test_every_fault_of_the_suite_with_an_engine_that_can_be_watched() -> None:
-    from kvassay.faults.selftest import faults, modules
+    from kvassay.faults.seeded import faults, modules
 
     seeded = [one for contract in modules() for one in faults(contract)]
     assert sum(replaced(one) is not None for one in seeded) > 0.9 * len(seeded)

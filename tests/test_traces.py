@@ -21,7 +21,8 @@ from kvassay.core.engine import Refused, Returned
 from kvassay.corpus import load
 from kvassay.corpus.data import fixture_module, root
 from kvassay.engines.reference import Reference
-from kvassay.faults.selftest import faults, small
+from kvassay.faults.seeded import faults
+from kvassay.faults.selftest import small
 from kvassay.monitors import identity as identity_rules
 from kvassay.monitors import residency
 from kvassay.monitors.identity import IdentityMonitor

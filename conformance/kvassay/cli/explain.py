@@ -20,7 +20,7 @@ from ..corpus.data import is_clone, read_json, root
 from ..corpus.members import Member, members
 from ..corpus.ops import ops
 from ..corpus.schemas import schemas
-from ..faults import selftest
+from ..faults import seeded as seeds
 from ..reports.changes import changes
 from ..reports.evidence import changed, own_title
 from ..reports.layout import lines, plain
@@ -102,9 +102,7 @@ Faults = Mapping[str, type[EngineAdapter]]
 
 def seeded() -> Faults:
     """Every seeded fault by ``contract/ClassName``."""
-    return {
-        f"{contract}/{fault.__name__}": fault for contract in selftest.modules() for fault in selftest.faults(contract)
-    }
+    return {f"{contract}/{fault.__name__}": fault for contract in seeds.modules() for fault in seeds.faults(contract)}
 
 
 def requirement(corpus: Corpus, name: str, faults: Faults) -> Explanation:

@@ -10,7 +10,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ..faults.selftest import Matrix, Row, faults, run_selftest
+from ..faults.seeded import faults
+from ..faults.selftest import Matrix, Row, run_selftest
 from .console import dump, out, say, write
 
 INDENT = " " * 12

@@ -12,7 +12,7 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if not name[:1].isupper():  # modules and dunder names
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .selftest import modules
+    from .seeded import modules
 
     found = {
         contract: fault for contract, module in modules().items() for fault in module.FAULTS if fault.__name__ == name

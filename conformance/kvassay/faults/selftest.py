@@ -10,16 +10,11 @@ from __future__ import annotations
 
 import functools
 import heapq
-import importlib
 import math
-import os
-import pkgutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from typing import Any
 
 from ..adapters.base import EngineAdapter
@@ -29,12 +24,11 @@ from ..core.tensors import largest
 from ..corpus import CorpusError, load
 from ..runner import Session, run
 from .reach import Open, Reach, replaced, trace
+from .seeded import Seeded, engines, faults, modules, workers
 
 LARGE = 1 << 23
 """Elements of a tensor from which on a case is not run for each fault."""
 KILLS = (Verdict.FAIL, Verdict.WRONG_REASON)
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-KINDS = ("CORRECT", "FAULTS")
 BLAME = (*KILLS, Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
@@ -125,23 +119,6 @@ class Matrix:
         }
 
 
-def modules() -> dict[str, Any]:
-    """Contract to its module of faults."""
-    package = importlib.import_module(__package__)
-    names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in ("selftest", "reach")]
-    found = {name: importlib.import_module(f"{__package__}.{name}") for name in names}
-    return {name: module for name, module in found.items() if hasattr(module, "FAULTS")}
-
-
-def faults(contract: str) -> tuple[type[EngineAdapter], ...]:
-    """The seeded faults of one contract."""
-    known = modules()
-    if contract not in known:
-        raise CorpusError(f"no faults are seeded for {contract!r}; there are for {', '.join(known)}")
-    seeded: tuple[type[EngineAdapter], ...] = known[contract].FAULTS
-    return seeded
-
-
 def run_selftest(
     contracts: Iterable[str] = (),
     *,
@@ -163,7 +140,7 @@ def run_selftest(
             faults(contract)
     plans = {contract: _Plan(contract, full=full) for contract in chosen if contract in seeded}
     todo = [job for plan in plans.values() for job in plan.first()]
-    found: dict[_Engine, Row] = {}
+    found: dict[Seeded, Row] = {}
     for job, ran in _longest_first(todo, jobs):
         row, more = plans[job.engine.contract].take(job, ran)
         if row is not None:
@@ -194,27 +171,12 @@ def small(case: Case) -> bool:
 
 
 @dataclass(frozen=True, order=True)
-class _Engine:
-    """An engine of a contract's faults, by its place there: what a worker needs to find it."""
-
-    contract: str
-    kind: str
-    """``CORRECT`` or ``FAULTS``, the tuples of the module."""
-    index: int
-
-    @property
-    def adapter(self) -> type[EngineAdapter]:
-        found: type[EngineAdapter] = getattr(modules()[self.contract], self.kind)[self.index]
-        return found
-
-
-@dataclass(frozen=True, order=True)
 class _Job:
     """An engine, or the correct engine below a fault, and cases; jobs sort by what they are expected to cost."""
 
     less: float
     """Minus the seconds expected."""
-    engine: _Engine
+    engine: Seeded
     cases: tuple[str, ...]
     watch: bool = False
     """Run the correct engine that the fault spoils, and see what each case uses of it."""
@@ -245,13 +207,12 @@ class _Plan:
 
     def __init__(self, contract: str, *, full: bool) -> None:
         """Raises :class:`CorpusError` for a fault that names an unknown case."""
-        module = modules()[contract]
         self.cases = {case.id: case for case in load().select(contract=[contract])}
-        self.engines = [_Engine(contract, kind, i) for kind in KINDS for i in range(len(getattr(module, kind)))]
+        self.engines = engines(contract)
         cheap = frozenset(name for name, case in self.cases.items() if small(case))
-        self.wanted: dict[_Engine, frozenset[str]] = {}
-        self.on_base: dict[type[EngineAdapter], list[_Engine]] = {}
-        self.base: dict[_Engine, _Ran] = {}
+        self.wanted: dict[Seeded, frozenset[str]] = {}
+        self.on_base: dict[type[EngineAdapter], list[Seeded]] = {}
+        self.base: dict[Seeded, _Ran] = {}
         """The correct engine below each fault, once it has run."""
         for engine in self.engines:
             meant = getattr(engine.adapter, "killed_by", ())
@@ -285,10 +246,10 @@ class _Plan:
             outcomes = {name: ran.outcomes.get(name, base.outcomes[name]) for name in self.wanted[engine]}
         return self._row(engine, outcomes, ran.seconds), []
 
-    def _sharing(self, engine: _Engine) -> list[_Engine]:
+    def _sharing(self, engine: Seeded) -> list[Seeded]:
         return next(engines for engines in self.on_base.values() if engine in engines)
 
-    def _fault(self, engine: _Engine, base: _Ran) -> _Job:
+    def _fault(self, engine: Seeded, base: _Ran) -> _Job:
         """The fault on the cases that use what it replaces."""
         spoiled = replaced(engine.adapter)
         assert spoiled is not None
@@ -297,20 +258,20 @@ class _Plan:
         chosen = base.reach.touched(spoiled) & self.wanted[engine]
         return self._job(engine, chosen, sum(base.outcomes[name].seconds for name in chosen))
 
-    def _job(self, engine: _Engine, names: frozenset[str], seconds: float = math.inf, *, watch: bool = False) -> _Job:
+    def _job(self, engine: Seeded, names: frozenset[str], seconds: float = math.inf, *, watch: bool = False) -> _Job:
         return _Job(-seconds, engine, tuple(name for name in self.cases if name in names), watch)
 
-    def _row(self, engine: _Engine, unsorted: Mapping[str, _Outcome], seconds: float) -> Row:
+    def _row(self, engine: Seeded, unsorted: Mapping[str, _Outcome], seconds: float) -> Row:
         outcomes = {name: unsorted[name] for name in self.cases if name in unsorted}
         adapter = engine.adapter
         meant: tuple[str, ...] = getattr(adapter, "killed_by", ())
-        requirement = getattr(adapter, "requirement", "")
+        requirement = engine.requirement
         verdicts = {name: outcome.verdict for name, outcome in outcomes.items()}
         ratios = [ratio for name in meant if (ratio := outcomes[name].ratio) is not None]
         return Row(
             contract=engine.contract,
             name=adapter.__name__,
-            summary=(adapter.__doc__ or "").strip().partition("\n")[0],
+            summary=engine.summary,
             requirement=requirement,
             killed_by={name: verdicts[name].value for name in meant},
             also=tuple(name for name, verdict in verdicts.items() if verdict in BLAME and name not in meant),
@@ -335,7 +296,7 @@ def _longest_first(todo: list[_Job], jobs: int) -> Iterator[tuple[_Job, _Ran]]:
             job = heapq.heappop(todo)
             yield job, _run(job)
         return
-    with _workers(jobs) as pool:
+    with workers(jobs, _cases) as pool:
         running: dict[Future[_Ran], _Job] = {}
         while todo or running:
             while todo and len(running) <= jobs:  # one more than there are processes, so that none waits
@@ -343,22 +304,6 @@ def _longest_first(todo: list[_Job], jobs: int) -> Iterator[tuple[_Job, _Ran]]:
                 running[pool.submit(_run, job)] = job
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
-
-
-@contextmanager
-def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes with one thread of linear algebra each: with more, they wait for one another's threads.
-
-    The libraries read these variables when they are loaded, so the processes are new ones and no copies of this one.
-    """
-    added = {name: "1" for name in THREADS if name not in os.environ}
-    os.environ.update(added)
-    try:
-        with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_cases) as pool:
-            yield pool
-    finally:
-        for name in added:
-            del os.environ[name]
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from ..core.model import Json, Requirement
 from ..core.template import bound_names
 from ..corpus import Corpus
 from ..corpus.digest import digest
-from ..traces.why import requirements
+from ..monitors.requirements import requirements
 from .contract import Contract, Step
 from .trial import Trial, Wrong
 

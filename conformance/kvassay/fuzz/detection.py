@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..adapters.local import InProcess
 from ..corpus import load
-from ..faults.selftest import faults, modules
+from ..faults.seeded import Seeded, engines, faults, spread
 from .run import Fuzzer, Options
 
 SILENT = "fuzz_silent"
@@ -50,27 +50,16 @@ class Row:
 def detect(options: Options, *, jobs: int = 2, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
     """Fuzz every correct engine and every fault of a contract until its first finding."""
     faults(options.contract)  # an unknown contract is refused before the first engine starts
-    one = replace(options, max_findings=1)
-    kinds = ("CORRECT", "FAULTS")
-    work = [(one, kind, i) for kind in kinds for i in range(len(getattr(modules()[one.contract], kind)))]
+    one = partial(_one, replace(options, max_findings=1))
     rows = []
-    for row in _rows(work, jobs):
+    for row in spread(one, engines(options.contract), jobs):
         rows.append(row)
         on_row(row)
     return rows
 
 
-def _rows(work: list[tuple[Options, str, int]], jobs: int) -> Iterator[Row]:
-    if jobs == 1:
-        yield from map(_one, work)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(_one, work)
-
-
-def _one(job: tuple[Options, str, int]) -> Row:
-    options, kind, index = job
-    adapter = getattr(modules()[options.contract], kind)[index]
+def _one(options: Options, seeded: Seeded) -> Row:
+    adapter = seeded.adapter
     engine = InProcess(adapter)
     try:
         summary = Fuzzer(engine, load(), options).run()
@@ -80,8 +69,8 @@ def _one(job: tuple[Options, str, int]) -> Row:
     return Row(
         contract=options.contract,
         name=adapter.__name__,
-        summary=(adapter.__doc__ or "").strip().partition("\n")[0],
-        requirement=getattr(adapter, "requirement", ""),
+        summary=seeded.summary,
+        requirement=seeded.requirement,
         reason=bug.reason if bug else "",
         examples=bug.example if bug else summary.examples,
         calls=bug.length if bug else 0,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ..core.expect import AnyOf, Close, Rejects
 from ..core.model import Finding
 from ..corpus import load
-from ..monitors import identity, residency
+from . import identity, residency
 
 RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "identity": identity.REQUIREMENTS,

@@ -18,12 +18,12 @@ from ..core.monitor import Monitor
 from ..monitors import watch
 from ..monitors.identity import IdentityMonitor
 from ..monitors.replay import REPLAYED, replay
+from ..monitors.requirements import requirements
 from . import FORMAT, form
 from .again import Playback, again, find
 from .errors import CutLine, TraceError
 from .lines import parse
 from .past import Past
-from .why import requirements
 
 CONTROL = "control"
 QUOTED = 100

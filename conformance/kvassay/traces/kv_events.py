@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 
 from ..core.expect import Outcome
 from ..monitors.kv_events import KvEventsMonitor
+from ..monitors.requirements import requirements
 from .check import UNKNOWN_NAMES, Counts, Offence
 from .errors import CutLine, TraceError
 from .lines import lines, parse_any
 from .msgpack import Cut, Reader, Unreadable
-from .why import requirements
 
 BLOCKS = ("block_hashes", "parent_block_hash", "token_ids", "block_size")
 POSITIONS = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 from ..adapters.base import EngineAdapter
@@ -17,7 +16,8 @@ from ..adapters.local import InProcess
 from ..core.judge import judge
 from ..core.model import Case
 from ..corpus import load
-from ..faults.selftest import faults, modules, small
+from ..faults.seeded import Seeded, engines, faults, modules, spread
+from ..faults.selftest import small
 from ..monitors import watch
 from .check import Checker, Offence
 from .lines import lines
@@ -57,31 +57,20 @@ def run_selftest(contracts: Iterable[str] = (), *, jobs: int = 2) -> Iterator[Ro
     chosen = tuple(contracts) or tuple(name for name in CONTRACTS if name in seeded)
     for name in contracts:
         faults(name)
-    work = [
-        (name, kind, index)
-        for name in chosen
-        for kind in ("CORRECT", "FAULTS")
-        for index in range(len(getattr(seeded[name], kind)))
-    ]
-    if jobs == 1:
-        yield from map(_one, work)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(_one, work)
+    yield from spread(_one, [engine for name in chosen for engine in engines(name)], jobs)
 
 
-def _one(job: tuple[str, str, int]) -> Row:
-    contract, kind, index = job
-    adapter: type[EngineAdapter] = getattr(modules()[contract], kind)[index]
+def _one(engine: Seeded) -> Row:
+    adapter = engine.adapter
     meant: tuple[str, ...] = getattr(adapter, "killed_by", ())
-    cases = load().select(contract=[contract])
+    cases = load().select(contract=[engine.contract])
     trace = recorded(adapter, [case for case in cases if (case.id in meant if meant else small(case))])
     checker = Checker(strict=True)
     found = list(checker.offences(lines(io.BytesIO(trace))))
     return Row(
-        contract=contract,
+        contract=engine.contract,
         name=adapter.__name__,
-        requirement="" if getattr(adapter, "equivalent", "") else getattr(adapter, "requirement", ""),
+        requirement="" if getattr(adapter, "equivalent", "") else engine.requirement,
         events=checker.counts.events,
         rules=tuple(dict.fromkeys(offence.rule for offence in found)),
         first=found[0] if found else None,
