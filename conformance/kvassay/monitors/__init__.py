@@ -1,7 +1,8 @@
 """What a sequence of calls allows, contract by contract: one account for the judge, the fuzzer and the trace checker.
 
-A monitor is told every call and its reply and says which reply contradicts the rules. It imitates no engine: it keeps
-what may be served, what may be published and what is protected, and knows nothing of eviction or scheduling.
+A monitor is told every call and its reply and says which reply contradicts the rules. Where several answers may be
+right it imitates no engine: it keeps what may be served, what may be published and what is protected, and knows nothing
+of eviction or scheduling. Where one is right, :mod:`~kvassay.monitors.replay` makes each call on the reference.
 """
 
 from __future__ import annotations

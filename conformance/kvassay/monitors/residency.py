@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ..core.model import EngineDescription, Finding, Verdict
 
 Key = tuple[str, str]
 """Tenant and key."""
+Place = TypeVar("Place")
 Payload = str
 """Digest of the rows."""
 
@@ -516,11 +517,7 @@ class ResidencyMonitor:
         self.ageing.pop(transaction.name, None)
         self.grey.pop(transaction.name, None)
         for grant in transaction.grants:
-            named = self.by_key.pop(grant.key, ())
-            if len(named) > 1 or (named and named[0][0] is not transaction):
-                left = [one for one in named if one[0] is not transaction]
-                if left:
-                    self.by_key[grant.key] = left
+            _leave(self.by_key, grant.key, transaction)
             self._retire(grant.key)
 
     def _retire(self, key: Key) -> None:
@@ -546,11 +543,7 @@ class ResidencyMonitor:
     def _vacate(self, transaction: Transaction) -> None:
         for grant in transaction.moving:
             if grant.slot is not None:
-                holding = self.holders.pop(grant.slot, ())
-                if len(holding) > 1 or (holding and holding[0][0] is not transaction):
-                    left = [one for one in holding if one[0] is not transaction]
-                    if left:
-                        self.holders[grant.slot] = left
+                _leave(self.holders, grant.slot, transaction)
 
     def _seen_in(self, key: Key, tier: str | None) -> None:
         """Another tier than calls tell may hold a replica, such as one that rows were evicted to."""
@@ -639,6 +632,13 @@ class ResidencyMonitor:
         else:
             whose = "rows that were never stored: torn or damaged ones"
         return broken(Rule.WRONG_BYTES, at, f"a read of {key[1]} returned {whose}")
+
+
+def _leave(places: dict[Place, list[tuple[Transaction, Grant]]], place: Place, transaction: Transaction) -> None:
+    """A transaction is found at this place no more, and a place where none is left is none."""
+    left = [one for one in places.pop(place, ()) if one[0] is not transaction]
+    if left:
+        places[place] = left
 
 
 def broken(rule: Rule, at: str, message: str) -> Outcome:
