@@ -377,6 +377,27 @@ def test_packed_codes_look_up_what_single_ones_do(parts: int) -> None:
     assert np.array_equal(packed, pq.look_up(table, codes))
 
 
+@pytest.mark.parametrize("total", [0, 1, 100, 1024, 40_000, 100_001])
+@pytest.mark.parametrize("count", [0, 1, 7, 128, 40_000])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_search_finds_the_largest_sums(total: int, count: int, parts: int) -> None:
+    draw = np.random.default_rng(total + parts)
+    table = draw.integers(-40, 40, (parts, 256)).astype(np.float32)  # many rows tie
+    codes = draw.integers(0, 256, (total, parts))
+    want = np.argsort(-pq.look_up(table, codes), kind="stable")[:count]
+    assert pq.search(table, pq.PackedCodes(codes, 256), count) == want.tolist()
+
+
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+def test_a_search_finds_the_same_in_other_arrays(library: str) -> None:
+    xp = pytest.importorskip(library)
+    draw = np.random.default_rng(5)
+    table = draw.integers(-40, 40, (4, 256)).astype(np.float32)
+    codes = draw.integers(0, 256, (70_000, 4))
+    found = pq.search(xp.asarray(table), pq.PackedCodes(xp.asarray(codes), 256), 30)
+    assert found == pq.search(table, pq.PackedCodes(codes, 256), 30)
+
+
 def test_probabilities_do_not_cancel() -> None:
     cosines = np.asarray([-0.5, -0.6, -0.9, -0.99])
     u, log_u = magicpig.inclusion(cosines, magicpig.Tables(10, 150, 2))

@@ -21,6 +21,7 @@ from kvassay.corpus.ops import find
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.engines.reference import Reference, ReferenceStrict, ReferenceTorch
 from kvassay.library import check
+from kvassay_reference.selectors.quest import PackedExtrema
 
 Oracle = fixture_module("selectors.oracle").Oracle
 Rejection = fixture_module("_oracle").Rejection
@@ -142,6 +143,20 @@ def test_no_product_lies_above_its_bound(history: Json, size: int) -> None:
     right, got = asked("quest.score", request, Reference())
     largest = numbers(tensors.read(right["largest"])).array
     assert np.all(got["bounds"] >= largest - 1e-5)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 1023, 1024, 1025, 2500])
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
+def test_packed_extrema_bound_as_given_ones_do(pages: int, library: str) -> None:
+    xp = pytest.importorskip(library)
+    draw = np.random.default_rng(pages)
+    one, two = draw.integers(-9, 9, (2, pages, 3)).astype(np.float32)
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    packed = PackedExtrema(xp.asarray(low), xp.asarray(high))
+    for query in ([1.0, -2.0, 3.0], [-1.0, -1.0, -1.0], [0.0, 2.0, 0.0]):
+        q = np.asarray(query, dtype=np.float32)
+        found = np.asarray(packed.bounds(xp.asarray(q)))
+        assert np.array_equal(found, np.maximum(q * low, q * high).sum(axis=1))  # small integers add exactly
 
 
 @FEW

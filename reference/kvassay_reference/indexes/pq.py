@@ -25,8 +25,8 @@ from .rows import (
 )
 
 PAPER, AUGMENTED = "pqcache/paper", "pqcache/ip"
-ROWS_PER_BLOCK = 1 << 16
-"""Rows whose sums are made at once."""
+LIKELY = 64
+"""A search looks first at the pairs of codes in this part of all pairs, those with the largest sums."""
 
 
 class Codebook(NamedTuple):
@@ -149,91 +149,83 @@ def look_up(table: Array, codes: Array) -> Array:
 class PackedCodes:
     """Codes of many rows, packed in pairs, so that one look-up serves two subspaces.
 
-    The table of a pair has C^2 entries; it pays for up to 256 centroids and from that many rows on.
+    The table of a pair has C^2 entries; it pays for up to 256 centroids and from that many rows on. Rows stand in the
+    order of their first pair, so that those of one pair are neighbours.
     """
 
     def __init__(self, codes: Array, count: int) -> None:
         """``codes`` [n, m] below ``count``."""
         xp = array_namespace(codes)
         codes = xp.astype(codes, xp.int64)
-        parts = codes.shape[1]
+        self.rows, parts = codes.shape
+        columns = [codes[:, j] * count + codes[:, j + 1] for j in range(0, parts - 1, 2)]
+        columns += [codes[:, -1]] if parts % 2 else []
+        self.ids = xp.argsort(columns[0], stable=True)
+        """Row of each place."""
+        sizes = count if parts == 1 else count * count
+        every = xp.arange(sizes + 1, dtype=xp.int64, device=device(codes))
+        self.starts = xp.searchsorted(xp.take(columns[0], self.ids), every)
+        """First place of each first pair, and the end."""
         # Sixteen bits hold a pair; some libraries look up with 64-bit indices alone.
         narrow = xp.uint16 if count <= 256 and is_numpy_array(codes) else xp.int64
-        self.rows = codes.shape[0]
-        self.pairs = [xp.astype(codes[:, j] * count + codes[:, j + 1], narrow) for j in range(0, parts - 1, 2)]
-        self.last = xp.astype(codes[:, -1], narrow) if parts % 2 else None
-
-    def scores(self, table: Array, rows: slice = slice(None)) -> Array:
-        """Sums of the look-ups in ``table`` [m, C] for some rows."""
-        return sum_of(self.tables(table), [codes[rows] for codes in self.columns()])
-
-    def columns(self) -> list[Array]:
+        self.columns = [xp.astype(xp.take(column, self.ids), narrow) for column in columns]
         """The packed codes, a column for each table of :meth:`tables`."""
-        return [*self.pairs, *([] if self.last is None else [self.last])]
 
     def tables(self, table: Array) -> list[Array]:
-        """Tables of sums for the pairs, and of single entries for an odd last subspace."""
+        """Tables of sums for the pairs of ``table`` [m, C], and of single entries for an odd last subspace."""
         xp = array_namespace(table)
-        joined = [xp.reshape(table[2 * j, :, None] + table[2 * j + 1, None, :], (-1,)) for j in range(len(self.pairs))]
-        return joined if self.last is None else [*joined, table[-1, :]]
+        parts = table.shape[0]
+        joined = [xp.reshape(table[j, :, None] + table[j + 1, None, :], (-1,)) for j in range(0, parts - 1, 2)]
+        return [*joined, table[-1, :]] if parts % 2 else joined
 
+    def scores(self, table: Array) -> Array:
+        """Sums [n] of the look-ups in ``table`` [m, C], row by row."""
+        xp = array_namespace(table)
+        places = xp.arange(self.rows, dtype=xp.int64, device=device(table))
+        return xp.take(self.sums(self.tables(table), places), xp.argsort(self.ids))
 
-def sum_of(tables: Sequence[Array], columns: Sequence[Array]) -> Array:
-    """Sum [n] of the entries of each table that its column of codes points to."""
-    xp = array_namespace(*tables)
-    found = xp.take(tables[0], columns[0])
-    for table, column in zip(tables[1:], columns[1:], strict=True):
-        found = found + xp.take(table, column)
-    return found
+    def sums(self, tables: Sequence[Array], places: Array) -> Array:
+        """Sums of the look-ups at some places."""
+        xp = array_namespace(*tables)
+        found = xp.take(tables[0], xp.take(self.columns[0], places))
+        for table, column in zip(tables[1:], self.columns[1:], strict=True):
+            found = found + xp.take(table, xp.take(column, places))
+        return found
+
+    def places(self, chosen: Array) -> Array:
+        """Places of the rows whose first pair is among ``chosen``, a boolean for each."""
+        xp = array_namespace(chosen)
+        pairs = xp.nonzero(chosen)[0]
+        first = xp.take(self.starts, pairs)
+        sizes = xp.take(self.starts, pairs + 1) - first
+        before = xp.cumulative_sum(sizes) - sizes
+        return xp.repeat(first - before, sizes) + xp.arange(int(xp.sum(sizes)), dtype=xp.int64, device=device(chosen))
 
 
 def search(table: Array, codes: PackedCodes, count: int) -> list[int]:
     """Rows with the largest sums of look-ups, best first, ties to the lower row.
 
-    Sums are made block by block, so that they stay in cache. A block's sums are kept that reach the floor, the
-    count-th best of what was seen when the floor was last raised; all later winners reach it.
+    The rows of the best first pairs give a floor, the count-th best of their sums, which all winners reach. A pair
+    that does not reach it with the best of all other entries has no winner, and its rows are not looked at. A sum
+    is rounded as its bound is, in the same order, so that none exceeds it.
     """
     xp = array_namespace(table)
     count = min(max(count, 0), codes.rows)
     if not count:
         return []
-    tables, columns = codes.tables(table), codes.columns()
-    room = [xp.empty((ROWS_PER_BLOCK,), dtype=table.dtype, device=device(table)) for _ in tables]
-    ids, kept, found, floor = [], [], 0, -math.inf
-    start, size = 0, 8 * count
-    while start < codes.rows:
-        scores = block_sum(tables, columns, slice(start, min(start + size, codes.rows)), room)
-        passed = xp.nonzero(scores >= floor)[0]
-        ids.append(passed + start)
-        kept.append(xp.take(scores, passed))
-        found += passed.shape[0]
-        if found > 2 * count:
-            ids, kept = best_of(ids, kept, count)
-            found, floor = count, kept[0][-1]
-        start, size = start + size, min(2 * size, max(count, ROWS_PER_BLOCK))
-    return [int(i) for i in best_of(ids, kept, count)[0][0]]
-
-
-def best_of(ids: Sequence[Array], scores: Sequence[Array], count: int) -> tuple[list[Array], list[Array]]:
-    """The best of several lists in ascending order of ids, as lists of one."""
-    xp = array_namespace(*scores)
-    every, all_scores = xp.concat(list(ids)), xp.concat(list(scores))
-    # Within equal scores the stable sort keeps the order of the lists, best first or ascending: lower ids first.
-    order = xp.argsort(-all_scores, stable=True)[:count]
-    return [xp.take(every, order)], [xp.take(all_scores, order)]
-
-
-def block_sum(tables: Sequence[Array], columns: Sequence[Array], rows: slice, room: Sequence[Array]) -> Array:
-    """As :func:`sum_of` for a block of rows; NumPy writes into ``room``, which saves it from new memory each time."""
-    width = rows.stop - rows.start
-    if not is_numpy_array(tables[0]) or width > room[0].shape[0]:
-        return sum_of(tables, [column[rows] for column in columns])
-    for table, column, into in zip(tables, columns, room, strict=True):
-        table.take(column[rows], out=into[:width], mode="clip")  # codes are in range; clip needs no second buffer
-    found = room[0][:width]
-    for more in room[1:]:
-        found += more[:width]
-    return found
+    tables = codes.tables(table)
+    bounds = tables[0]
+    for other in tables[1:]:
+        bounds = bounds + xp.max(other)
+    likely = codes.sums(tables, codes.places(bounds >= xp.sort(bounds, stable=False)[-1 - bounds.shape[0] // LIKELY]))
+    floor = xp.sort(likely, stable=False)[-count] if likely.shape[0] >= count else -math.inf
+    places = codes.places(bounds >= floor)
+    scores = codes.sums(tables, places)
+    left = xp.nonzero(scores >= floor)[0]
+    scores, rows = xp.take(scores, left), xp.take(codes.ids, xp.take(places, left))
+    by_row = xp.argsort(rows)
+    order = xp.take(by_row, xp.argsort(-xp.take(scores, by_row), stable=True)[:count])
+    return [int(i) for i in xp.take(rows, order)]
 
 
 class Regions(NamedTuple):

@@ -28,6 +28,10 @@ PAPER, CODE, KERNEL, HARNESS = "quest/paper", "quest/code", "quest/kernel", "que
 RULES = (PAPER, CODE, KERNEL, HARNESS)
 
 
+PAGES_PER_BLOCK = 1 << 10
+"""Pages of a block of :class:`PackedExtrema`, of which the half that a query reads fits a core's own cache."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """How pages are chosen; see the chapter for each rule."""
@@ -233,3 +237,31 @@ class Quest:
             "fraction": (metadata + selected) / dense,
             "largest_budget_pages": max(0, (history_rows - pages - 1) // page_rows),
         }
+
+
+class PackedExtrema:
+    """Extrema of one K/V head's pages by channel, for many queries over the same pages.
+
+    max(q m, q M) is q times one of the two, and the sign of q says which. Where the values of a channel lie side by
+    side, a query reads d of the 2 d rows of each block and never touches the other half.
+    """
+
+    def __init__(self, low: Array, high: Array) -> None:
+        """``low`` and ``high`` [P, d], which are copied."""
+        xp = array_namespace(low, high)
+        self.pages, self.channels = map(int, low.shape)
+        width = min(PAGES_PER_BLOCK, max(1, self.pages))
+        empty = xp.zeros((-self.pages % width, self.channels), dtype=low.dtype, device=device(low))
+        sides = [xp.reshape(xp.concat([side, empty]), (-1, width, self.channels)) for side in (low, high)]
+        # Two axes made one need rows in their new order, so that this is where they are moved.
+        moved = [xp.reshape(xp.permute_dims(side, (0, 2, 1)), (-1, self.channels * width)) for side in sides]
+        self.blocks = xp.reshape(xp.concat(moved, axis=1), (-1, 2 * self.channels, width))
+        """[P / n, 2 d, n] with n pages a block: the least values of all channels, then the greatest."""
+
+    def bounds(self, query: Array) -> Array:
+        """Bound of each page [P] for one query head [d], unscaled, as :meth:`Quest.bounds`."""
+        xp = array_namespace(query)
+        channels = xp.arange(self.channels, dtype=xp.int64, device=device(query))
+        read = xp.where(query > 0, channels + self.channels, channels)
+        found = [xp.matmul(query, xp.take(self.blocks[i, ...], read, axis=0)) for i in range(self.blocks.shape[0])]
+        return xp.concat(found)[: self.pages] if found else query[:0]
