@@ -140,6 +140,15 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "bench", *session.posargs)
 
 
+@nox.session
+def kernels(session: nox.Session) -> None:
+    """Compile the kernels for three architectures, emulate and sanitise them, without a GPU; needs g++."""
+    install(session, "-r", str(REQUIREMENTS / "kernels.txt"), "-e", ".", "hypothesis", "pytest", "pytest-xdist")
+    checks = sorted(str(path) for path in (ROOT / "tests" / "kernels").glob("check_*.py"))
+    session.run("pytest", "-n", "2", "tests/kernels", *checks, *session.posargs)
+    session.run("kvassay", "run", "--adapter", "kernels-emulated")
+
+
 def _engine_session(name: str) -> None:
     @nox.session(name=f"engine-{name}")
     def judge_engine(session: nox.Session) -> None:
