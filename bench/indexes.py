@@ -1,9 +1,9 @@
 """The reference's search by product-quantised codes against FAISS on one thread, over the same codes.
 
 Both find the same rows. FAISS sums four entries for each row; the reference keeps rows in the order of their first pair
-of codes and leaves out the pairs that cannot reach the best (:func:`kvassay_reference.indexes.pq.search`). Codes without
-any order, as here, leave it 8 % of the rows and take 0.4 to 0.5 of FAISS's time. Where no pair can be ruled out, which
-takes a query that its first two subspaces do not distinguish at all, it takes six times as long.
+of codes and leaves out the pairs that cannot reach the best (:func:`kvassay_reference.indexes.pq.search`). Codes drawn
+at random, as here, leave it 8 % of the rows and 0.4 to 0.5 of FAISS's time. Where no pair can be ruled out, which takes
+a query that its first two subspaces do not distinguish at all, it takes six times as long.
 """
 
 from __future__ import annotations

@@ -176,6 +176,28 @@ def test_a_whole_project_builds_without_a_warning_and_is_linked(toy: Toy) -> Non
     assert "NaN where -Infinity is due" in toy.html("_generated/engines/toy")
 
 
+def test_a_picture_stands_in_its_page(toy: Toy) -> None:
+    pytest.importorskip("matplotlib", reason="the extra docs is not installed")
+    report = (ROOT / "fixtures" / "offload" / "base.json").read_text(encoding="utf-8")
+    toy.put("fixtures/offload/base.json", report)
+    toy.put("spec/toy.md", CHAPTER + "\n```{kv-picture} offload/pipeline\n```\n")
+    _, warnings = toy.build()
+    assert "kv-picture offload" not in warnings
+    figure = re.search(r"<figure.*?</figure>", toy.html("spec/toy"), re.DOTALL)
+    assert figure is not None
+    assert '<svg class="kv-picture" role="img" aria-label="A timeline of 4 layers' in figure[0]
+    assert "fixtures/offload/base.json" in figure[0][figure[0].index("<figcaption>") :]
+
+
+@pytest.mark.parametrize("name", ["offload/nothing", "offload/pipeline"])
+def test_a_picture_of_nothing_fails_the_build(toy: Toy, name: str) -> None:
+    pytest.importorskip("matplotlib", reason="the extra docs is not installed")
+    toy.put("spec/toy.md", CHAPTER + f"\n```{{kv-picture}} {name}\n```\n")
+    status, warnings = toy.build()
+    assert status != 0
+    assert f"kv-picture {name}: " in warnings
+
+
 def test_no_page_loads_anything_from_the_network(toy: Toy) -> None:
     toy.build()
     pages = [path.read_text(encoding="utf-8") for path in (toy.root / "out").rglob("*.html")]
@@ -347,7 +369,13 @@ def test_a_guide_shows_the_members_of_a_document() -> None:
         assert name in text
 
 
-SOURCES = ("fixtures/*/*.py", "conformance/kvassay/faults/*.py", "spec/*.md", "tests/toy_contract/**/*.py")
+SOURCES = (
+    "fixtures/*/*.py",
+    "conformance/kvassay/faults/*.py",
+    "docs/_ext/kvdocs/pictures/*.py",
+    "spec/*.md",
+    "tests/toy_contract/**/*.py",
+)
 EXAMPLES = re.findall(
     r"^( *`{3,})(?:python|markdown)\n(.*?)^\1$", GUIDES[1].read_text(encoding="utf-8"), re.DOTALL | re.M
 )

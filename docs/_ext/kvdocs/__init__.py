@@ -1,4 +1,4 @@
-"""What the documentation adds to Sphinx: generated pages, tables of cases and faults, MathML, and two checks.
+"""What the documentation adds to Sphinx: generated pages, tables of cases and faults, pictures, MathML, and checks.
 
 The types of needs (requirement, case, fault, verdict) and the check for orphans are sphinx-needs' own;
 ``conf.py`` configures them.
@@ -14,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-from . import data, directives, mathml, pages, sections
+from . import data, directives, mathml, pages, pictures, sections
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("kv_api", [], "env", types=[list])
     mathml.setup(app)
     directives.setup(app)
+    pictures.setup(app)
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _link_own_pages)
     app.connect("env-check-consistency", _check_sections)

@@ -14,6 +14,7 @@
 ``{kv-sections}``                       article section to requirements
 ``{kv-engines}``                        the judged engines
 ``{kv-fuzz} residency``                 what fuzzing finds of the seeded faults
+``{kv-picture} offload/pipeline``       a drawing of a case or a document, see :mod:`kvdocs.pictures`
 ======================================  ===========================================================
 
 ``kv-base`` is a role too, for a value inside a sentence.

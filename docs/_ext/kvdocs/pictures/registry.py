@@ -1,0 +1,95 @@
+"""Every picture by name, what it is drawn from, and how it becomes part of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from .. import data
+from ..markdown import need
+from . import attention, canvas, indexes, memory, offload, residency, selectors
+from .words import Words
+
+Data = dict[str, Any]
+Draw = Callable[..., Words]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One drawing, not yet drawn."""
+
+    draw: Draw
+    """Takes the figure and the sources' documents, and returns the words for it."""
+    sources: tuple[str, ...]
+    """Ids of cases, or files below ``fixtures/`` by their names with suffix."""
+    width: float
+    height: float
+    """Inches."""
+
+    def documents(self, root: Path) -> list[Data]:
+        """The sources' documents in order; raises :class:`KeyError` or :class:`OSError` where one is not there."""
+        return [
+            data.load(root / "fixtures" / source) if source.endswith(".json") else data.case(root, source)
+            for source in self.sources
+        ]
+
+    def figure(self, name: str, *documents: Data) -> tuple[Figure, Words]:
+        """The figure drawn from given documents, and its words."""
+        with canvas.styled(name):
+            figure = canvas.blank(self.width, self.height)
+            return figure, self.draw(figure, *documents)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a page shows."""
+
+    svg: str
+    caption: str
+    """MyST text on one line."""
+    files: tuple[str, ...]
+    """Files of the repository that it hangs on."""
+
+
+PICTURES: dict[str, Picture] = {
+    "attention/merge": Picture(attention.merge, ("attention/merge/split-at-4",), 7.4, 2.9),
+    "indexes/hierarchy": Picture(indexes.hierarchy, ("indexes/base.json", "indexes/adversary.json"), 7.4, 4.2),
+    "indexes/sampling": Picture(indexes.sampling, ("indexes/magicpig/biased-at-finite-samples",), 7.4, 3.4),
+    "memory/clusters": Picture(memory.clusters, ("memory/base.json",), 7.4, 3.6),
+    "memory/recall-units": Picture(memory.recall_units, ("memory/base.json",), 7.4, 3.6),
+    "offload/critical-ratio": Picture(
+        offload.critical_ratio,
+        ("offload/regime/base", "offload/regime/transfer-bound", "offload/regime/overlap"),
+        7.4,
+        3.1,
+    ),
+    "offload/pipeline": Picture(offload.pipeline, ("offload/base.json",), 7.4, 3.0),
+    "residency/states": Picture(residency.states, (), 7.4, 4.6),
+    "selectors/quest-boxes": Picture(
+        selectors.quest_boxes, ("selectors/quest-pages/one-page-misses-two-find",), 7.4, 3.7
+    ),
+}
+
+
+def drawn(root: Path, name: str) -> Drawing:
+    """A picture for a page; raises :class:`KeyError` for an unknown name and for data that lack what is drawn."""
+    if name not in PICTURES:
+        raise KeyError(f"no picture {name}; there are {', '.join(sorted(PICTURES))}")
+    picture = PICTURES[name]
+    with canvas.styled(name):
+        figure, words = picture.figure(name, *picture.documents(root))
+        svg = canvas.svg(figure, name, words.alt)
+    named = [f"`fixtures/{s}`" if s.endswith(".json") else need(s) for s in picture.sources]
+    origin = words.origin or f"Drawn from {' and '.join([', '.join(named[:-1]), named[-1]] if named[1:] else named)}."
+    return Drawing(svg, f"{words.caption} {origin}", tuple(map(_file, picture.sources)))
+
+
+def _file(source: str) -> str:
+    if source.endswith(".json"):
+        return f"fixtures/{source}"
+    contract, group, _ = source.split("/", 2)
+    return f"fixtures/{contract}/cases/{group}.json"
