@@ -144,8 +144,7 @@ def bench(session: nox.Session) -> None:
 def kernels(session: nox.Session) -> None:
     """Compile the kernels for three architectures, emulate and sanitise them, without a GPU; needs g++."""
     install(session, "-r", str(REQUIREMENTS / "kernels.txt"), "-e", ".", "hypothesis", "pytest", "pytest-xdist")
-    checks = sorted(str(path) for path in (ROOT / "tests" / "kernels").glob("check_*.py"))
-    session.run("pytest", "-n", "2", "tests/kernels", *checks, *session.posargs)
+    session.run("pytest", "-n", "2", "-o", "python_files=test_*.py check_*.py", "tests/kernels", *session.posargs)
     session.run("kvassay", "run", "--adapter", "kernels-emulated")
 
 

@@ -1,7 +1,7 @@
 """Builds modules of kernels into shared libraries, once for each content.
 
-The libraries lie in ``$KVASSAY_EMULATOR_CACHE``, or in ``kvassay-emulator`` of the user's cache folder, under the digest
-of all that goes into them.
+The libraries lie in ``$KVASSAY_EMULATOR_CACHE``, or in ``kvassay-emulator`` of the user's cache folder, under the
+digest of all that goes into them.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class LaunchFailed(RuntimeError):
 class Emulator:
     """Launches kernels on the CPU.
 
-    ``schedule`` is the order in which warps and lanes take turns: 0 forward, 1 backward, from 2 on by strides. ``extra``
-    are options of the compiler, ``texts`` replaces files of kernels by their names.
+    ``schedule`` is the order in which warps and lanes take turns: 0 forward, 1 backward, from 2 on by strides.
+    ``extra`` are options of the compiler, ``texts`` replaces files of kernels by their names.
     """
 
     def __init__(self, schedule: int = 0, extra: Sequence[str] = (), texts: Mapping[str, str] | None = None) -> None:

@@ -6,7 +6,6 @@ of sequences of different lengths, with rows in place, behind page tables, or na
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from kvassay_reference.attention import Mask, Pages, State
 from kvassay_reference.errors import Refusal
 
 from . import grids, sources
+from .arrays import aligned, check_map, dtype_named, element, group_size, is_contiguous, need_contiguous, same, tiles
 from .runtime import Array, KernelError, Runtime, runtime_of
 
 LOWEST, HIGHEST = -(1 << 62), 1 << 62
@@ -36,13 +36,15 @@ class Rows(NamedTuple):
     """Which rows each sequence has: see ``attention.cu``."""
 
     table: Array | None
-    """Pages or rows, int32 [sequences, entries] or [sequences, H_kv, entries]."""
+    """Pages or rows, int32 [sequences, entries] or [sequences, lists, entries]."""
     page_rows: int
     """0 where the table names rows, or there is none."""
     lengths: Array | None
-    """int32 [sequences] or [sequences, H_kv]."""
+    """int32 [sequences] or [sequences, lists]."""
     begin: int
     end: int
+    per_query: bool = False
+    """Whether each query head has a list of its own."""
 
 
 class Visible(NamedTuple):
@@ -113,40 +115,36 @@ def decode(
     lengths: Array | None = None,
     table: Array | None = None,
     page_rows: int = 0,
+    per_query: bool = False,
     output: str | None = None,
 ) -> tuple[Array, Array]:
     """Output [B, H_q, d_v] and LSE [B, H_q] of one query row for each of B sequences.
 
-    ``q`` [B, H_q, d]. Without a table, K and V are [B, T, H_kv, d]. With ``page_rows``, they are
-    [pages, page_rows, H_kv, d] and ``table`` int32 [B, entries] holds the pages of each sequence. With a table and no
-    ``page_rows``, K and V are [B, T, H_kv, d], and ``table`` int32 [B, H_kv, entries] names the rows that each K/V head
-    attends; entries below 0 stand for none. ``lengths`` int32 [B], or [B, H_kv] beside lists, holds the rows or entries
-    that count; without it all do. ``output`` is the dtype of the output, by default that of q; the LSE is natural and
-    float32. Over no rows the output is 0 and the LSE minus infinity.
+    ``q`` [B, H_q, d]. Without a table, K and V are [B, T, H_kv, d]. With ``page_rows``, they are [pages, page_rows,
+    H_kv, d] and ``table`` int32 [B, entries] holds the pages of each sequence. With a table and no ``page_rows``, K and
+    V are [B, T, H_kv, d], and ``table`` int32 [B, H_kv, entries] names the rows that each K/V head attends, or with
+    ``per_query`` int32 [B, H_q, entries] each query head; entries below 0 stand for none. ``lengths`` int32 [B], or [B,
+    H_kv] beside lists, holds the rows or entries that count; without it all do. ``output`` is the dtype of the output,
+    by default that of q; the LSE is natural and float32. Over no rows the output is 0 and the LSE minus infinity.
     """
     runtime = runtime_of(*(one for one in (q, k, v, lengths, table) if one is not None))
     batch, paged, listed = int(q.shape[0]), bool(page_rows), table is not None and not page_rows
-    if q.ndim != 3 or k.ndim != 4 or v.ndim != 4 or k.shape[:3] != v.shape[:3] or q.shape[2] != k.shape[3]:
-        raise Refusal("SHAPE_MISMATCH", f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)}")
-    if paged != (table is not None) and not listed:
-        raise KernelError("pages need a table and page_rows")
-    if (paged and int(k.shape[1]) != page_rows) or (not paged and int(k.shape[0]) != batch):
-        raise Refusal("SHAPE_MISMATCH", f"k {tuple(k.shape)} for {batch} sequences")
-    heads = int(k.shape[2])
-    if len(kv_head_of) != int(q.shape[1]) or not all(0 <= head < heads for head in kv_head_of):
-        raise Refusal("HEAD_MAP_INVALID", f"{list(kv_head_of)} for {heads} K/V heads")
-    for name, array, shape in (
-        ("table", table, (batch, heads) if listed else (batch,)),
-        ("lengths", lengths, None),
-    ):
-        if array is None:
-            continue
-        if str(array.dtype) != "int32" or not _contiguous(runtime, array):
-            raise KernelError(f"{name} is a contiguous int32 array, not {array.dtype} {tuple(array.shape)}")
-        if shape is not None and tuple(array.shape[:-1]) != shape:
-            raise Refusal("SHAPE_MISMATCH", f"{name} {tuple(array.shape)}")
-    if lengths is not None and tuple(lengths.shape) not in {(batch,), (batch, heads)}:
-        raise Refusal("SHAPE_MISMATCH", f"lengths {tuple(lengths.shape)}")
+    if paged and table is None:
+        raise KernelError("pages need a table")
+    same(q.ndim == 3 and k.ndim == v.ndim == 4 and k.shape[:3] == v.shape[:3], q=q, k=k, v=v)
+    same(q.shape[2] == k.shape[3], q=q, k=k)
+    same(int(k.shape[1]) == page_rows if paged else int(k.shape[0]) == batch, q=q, k=k)
+    check_map(kv_head_of, int(q.shape[1]), int(k.shape[2]))
+    lists = int(q.shape[1]) if per_query else int(k.shape[2])
+    if table is not None:
+        same(tuple(table.shape[:-1]) == ((batch, lists) if listed else (batch,)), q=q, table=table)
+    if lengths is not None:
+        same(tuple(lengths.shape) in ({(batch,), (batch, lists)} if listed else {(batch,)}), q=q, lengths=lengths)
+    for name, array in (("table", table), ("lengths", lengths)):
+        if array is not None:
+            need_contiguous(runtime, **{name: array})
+            if str(array.dtype) != "int32":
+                raise KernelError(f"{name} is int32, not {array.dtype}")
     outer_k, outer_v = (_strides(runtime, one, True) for one in (k, v))
     sequence = (0, 0) if paged else (outer_k[0], outer_v[0])
     layout = Layout(
@@ -157,11 +155,11 @@ def decode(
     )
     end = int(table.shape[-1]) * max(1, page_rows) if table is not None else int(k.shape[1])
     seen = Visible(None, None, 0, LOWEST, HIGHEST)
-    which = Rows(table, page_rows, lengths, 0, end)
+    which = Rows(table, page_rows, lengths, 0, end, per_query and listed)
     state = _reduce(runtime, q, k, v, layout, which, seen, scale, kv_head_of, keep_splits=True)
     shape = (batch, int(q.shape[1]))
     dtype = output or str(q.dtype)
-    out, lse = runtime.empty((*shape, int(v.shape[3])), _dtype(dtype)), runtime.empty(shape, np.float32)
+    out, lse = runtime.empty((*shape, int(v.shape[3])), dtype_named(dtype)), runtime.empty(shape, np.float32)
     _merge_spaced(runtime, state, out=out, lse=lse, dtype=dtype)
     return out, lse
 
@@ -176,7 +174,7 @@ def merge(states: Sequence[State]) -> State:
     parts = [part for state in states for part in state]
     runtime = runtime_of(*parts)
     for part in parts:
-        if str(part.dtype) != "float32" or not _contiguous(runtime, part):
+        if str(part.dtype) != "float32" or not is_contiguous(runtime, part):
             raise KernelError(f"the parts of states are contiguous float32 arrays, not {part.dtype}")
     columns = zip(*states, strict=True)
     addresses = runtime.upload(np.asarray([[runtime.address(part) for part in one] for one in columns], np.int64))
@@ -219,21 +217,19 @@ def _reduce(
 ) -> State:
     """State [B, H_q] of each sequence; with ``keep_splits`` [splits, B, H_q]."""
     batch, query_heads, channels = (int(size) for size in q.shape)
-    value_channels, dtype = int(v.shape[-1]), str(q.dtype)
-    if dtype not in sources.ELEMENTS:
-        raise KernelError(f"the kernels take {', '.join(sources.ELEMENTS)}, not {dtype}")
-    if not _contiguous(runtime, q):
-        raise KernelError("q is contiguous")
-    fast = channels in sources.FAST_CHANNELS and value_channels == channels and _aligned(runtime, q, k, v, layout)
-    group = _group(tuple(kv_head_of)) if fast else 1
-    tiles = _tiles(runtime, tuple(kv_head_of), group)
-    count = int(tiles.shape[0])
+    value_channels, dtype = int(v.shape[-1]), element(q, k, v)
+    need_contiguous(runtime, q=q)
+    fast = channels in sources.FAST_CHANNELS and value_channels == channels
+    fast = fast and aligned(runtime, [k, v], [step for distances in layout for step in distances])
+    group = group_size(tuple(kv_head_of)) if fast and not rows.per_query else 1
+    table = tiles(runtime, tuple(kv_head_of), group, per_query=rows.per_query)
+    count = int(table.shape[0])
     split, per_split = grids.splits(rows.end - rows.begin, count * batch, runtime.multiprocessors)
     shape = (split, batch, query_heads)
     m, l, u = (runtime.empty(one, np.float32) for one in (shape, shape, (*shape, value_channels)))  # noqa: E741
     # Entries of a table, and one of the lengths, stand at these distances for each sequence and each K/V head.
     table_strides, length_strides = _outer_strides(rows.table, 1), _outer_strides(rows.lengths, 0)
-    arguments: list[Any] = [q, k, v, tiles, rows.table, rows.lengths, seen.positions, seen.mask, m, l, u]
+    arguments: list[Any] = [q, k, v, table, rows.table, rows.lengths, seen.positions, seen.mask, m, l, u]
     small = (query_heads,), (rows.begin, rows.end, per_split, rows.page_rows, *table_strides, *length_strides)
     arguments += [*map(np.int32, small[0]), np.float32(scale), *map(np.int32, small[1])]
     arguments += map(np.int64, (seen.first, seen.least, seen.greatest))
@@ -295,38 +291,12 @@ def _check(
         raise KernelError(f"positions are int64, not {positions.dtype}")
 
 
-def _dtype(name: str) -> Any:
-    """A NumPy dtype by its name."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
-def _contiguous(runtime: Runtime, array: Array) -> bool:
-    """Whether an array lies in C order without gaps."""
-    wanted, step = [], 1
-    for size in reversed(array.shape):
-        wanted.append(step)
-        step *= max(1, int(size))
-    pairs = zip(array.shape, runtime.strides(array), reversed(wanted), strict=True)
-    return all(size <= 1 or found == right for size, found, right in pairs)
-
-
 def _strides(runtime: Runtime, array: Array, outer: bool) -> tuple[int, int, int]:
     """Distances of pages, rows and heads in elements; 0 for pages where there are none."""
     found = runtime.strides(array)
     if int(array.shape[-1]) > 1 and found[-1] != 1 and 0 not in array.shape:
         raise KernelError("the last axis of k and v is contiguous")
     return (found[0], found[1], found[2]) if outer else (0, found[0], found[1])
-
-
-def _aligned(runtime: Runtime, q: Array, k: Array, v: Array, layout: Layout) -> bool:
-    """Whether every row begins at a multiple of 16 bytes."""
-    size = q.dtype.itemsize
-    steps = [step for distances in layout for step in distances]
-    return all(step * size % 16 == 0 for step in steps) and all(runtime.address(one) % 16 == 0 for one in (k, v))
 
 
 def _outer_strides(table: Array | None, inner: int) -> tuple[int, int]:
@@ -337,20 +307,3 @@ def _outer_strides(table: Array | None, inner: int) -> tuple[int, int]:
     if table.ndim - inner == 1:
         return size, 0
     return int(table.shape[1]) * size, size
-
-
-def _group(kv_head_of: tuple[int, ...]) -> int:
-    """Query heads of a tile: enough for the largest group, sixteen at most."""
-    largest = max((len(one) for one in reference.query_groups(kv_head_of)), default=1)
-    return next((size for size in sources.GROUPS if size >= largest), sources.GROUPS[-1])
-
-
-@functools.lru_cache(maxsize=256)
-def _tiles(runtime: Runtime, kv_head_of: tuple[int, ...], group: int) -> Array:
-    """The tiles of a head map, int32 [tiles, 1 + group], on the device; groups beyond the largest have several."""
-    tiles = []
-    for head, members in enumerate(reference.query_groups(kv_head_of)):
-        for first in range(0, len(members), group):
-            some = members[first : first + group]
-            tiles.append([head, *some, *[-1] * (group - len(some))])
-    return runtime.upload(np.asarray(tiles, dtype=np.int32).reshape(len(tiles), 1 + group))

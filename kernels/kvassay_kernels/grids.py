@@ -40,3 +40,23 @@ def splits(rows: int, blocks: int, multiprocessors: int) -> tuple[int, int]:
 def chunks(items: int, per_block: int) -> int:
     """Blocks for items of which each block takes so many; one where there are none."""
     return max(1, -(-items // per_block))
+
+
+def rows_per_block(rows: int, blocks: int, multiprocessors: int, least: int = 256) -> int:
+    """Rows of a block of a kernel that keeps a query or a table in shared memory: long enough that it pays.
+
+    Eight blocks for each multiprocessor where there are so many rows, and ``least`` rows at least; a multiple of 64, so
+    that the four warps of a block share them evenly.
+    """
+    wanted = max(1, 8 * multiprocessors // max(1, blocks))
+    found = max(least, -(-rows // wanted))
+    return -(-found // 64) * 64
+
+
+PART = 1 << 15
+"""Numbers of a row that one block selects from."""
+
+
+def parts(size: int, count: int) -> int:
+    """Parts of a row of numbers: each holds more than twice what is selected, or the second launch gains nothing."""
+    return max(1, size // max(PART, 2 * count))

@@ -92,6 +92,51 @@ def merge(output: str = "float32") -> Module:
     return module("merge.cu", OUTPUT=ELEMENTS[output])
 
 
+def extrema(dtype: str, wide: bool) -> Module:
+    """Extrema of pages."""
+    return module("extrema.cu", ELEMENT=ELEMENTS[dtype], WIDE=int(wide))
+
+
+def scores(dtype: str, group: int, bounds: bool) -> Module:
+    """Products with rows, or bounds of pages."""
+    return module("scores.cu", ELEMENT=ELEMENTS[dtype], GROUP=group, BOUNDS=int(bounds))
+
+
+def sliced(dtype: str, group: int, wide: bool) -> Module:
+    """Products over a few channels."""
+    return module("sliced.cu", ELEMENT=ELEMENTS[dtype], GROUP=group, WIDE=int(wide))
+
+
+def pq(dtype: str, bits: int, queries: int, access: int) -> Module:
+    """Tables and sums of look-ups."""
+    return module("pq.cu", ELEMENT=ELEMENTS[dtype], BITS=bits, QUERIES=queries, ACCESS=access)
+
+
+def lsh(dtype: str, group: int, wide: bool) -> Module:
+    """Signatures and matches."""
+    return module("lsh.cu", ELEMENT=ELEMENTS[dtype], GROUP=group, WIDE=int(wide))
+
+
+def inclusion(dtype: str) -> Module:
+    """Probabilities of being sampled, float32 or float64."""
+    return module("inclusion.cu", REAL={"float32": "float", "float64": "double"}[dtype])
+
+
+def clusters() -> Module:
+    """Shares of clusters."""
+    return module("clusters.cu")
+
+
+def gather(unit_bytes: int) -> Module:
+    """Gathered rows, moved by units of 1, 2, 4 or 16 bytes."""
+    return module("gather.cu", UNIT={1: "unsigned char", 2: "unsigned short", 4: "unsigned", 16: "uint4"}[unit_bytes])
+
+
+def topk() -> Module:
+    """The largest of many numbers."""
+    return module("topk.cu")
+
+
 def specialisations() -> Iterable[Module]:
     """The modules that the tests compile for every architecture, chosen for use and not the product of all macros."""
     common = [(64, 1), (64, 8), (128, 1), (128, 4), (128, 8), (128, 16), (256, 2), (256, 8)]
@@ -100,3 +145,14 @@ def specialisations() -> Iterable[Module]:
     yield from (attention("float32", channels, group) for channels, group in [(64, 4), (128, 2), (128, 4), (256, 8)])
     yield from (attention_any(dtype) for dtype in ELEMENTS)
     yield from (merge(dtype) for dtype in ELEMENTS)
+    yield from (extrema(dtype, wide) for dtype, wide in [("bfloat16", True), ("float16", True), ("float32", False)])
+    yield from (scores(dtype, 4, True) for dtype in ELEMENTS)
+    yield from [scores("bfloat16", 8, True), scores("float32", 1, False), scores("bfloat16", 4, False)]
+    yield from [sliced("bfloat16", 4, True), sliced("bfloat16", 8, True), sliced("float32", 4, True)]
+    yield sliced("float32", 1, False)
+    yield from (pq("bfloat16", bits, queries, 16) for bits, queries in [(4, 4), (8, 1), (8, 4)])
+    yield from [pq("float32", 8, 4, 4), pq("float32", 4, 1, 1)]
+    yield from [lsh("bfloat16", 4, True), lsh("bfloat16", 8, True), lsh("float32", 1, False)]
+    yield from (inclusion(dtype) for dtype in ("float32", "float64"))
+    yield from [clusters(), topk()]
+    yield from (gather(unit) for unit in (16, 2))

@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <math.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

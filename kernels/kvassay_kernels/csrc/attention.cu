@@ -32,16 +32,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * LANES, 2) attention_partial
     const ELEMENT* __restrict__ q,      // [sequences, query_heads, D]
     const ELEMENT* __restrict__ k,      // rows of D elements, at the strides below
     const ELEMENT* __restrict__ v,      // the same
-    const int* __restrict__ tiles,      // [tiles, 1 + G]: a K/V head and the query heads of the tile, -1 for none
-    const int* __restrict__ table,      // pages, or rows, of each sequence (and K/V head); null for rows in place
-    const int* __restrict__ lengths,    // rows of each sequence (and K/V head); null where all have `row_end`
+    const int* __restrict__ tiles,      // [tiles, 2 + G]: a K/V head, a list, and query heads, -1 for none
+    const int* __restrict__ table,      // pages, or rows, of each sequence (and list); null for rows in place
+    const int* __restrict__ lengths,    // rows of each sequence (and list); null where all have `row_end`
     const int64* __restrict__ positions,     // position of each row; null where row i has `first_position` + i
     const unsigned char* __restrict__ mask,  // legal rows; null where all are
     float* __restrict__ m,              // [splits, sequences, query_heads]
     float* __restrict__ l,              // the same
     float* __restrict__ u,              // [splits, sequences, query_heads, D]
     int query_heads, float scale, int row_begin, int row_end, int rows_per_split, int page_rows, int table_sequence,
-    int table_head, int lengths_sequence, int lengths_head, int64 first_position, int64 least, int64 greatest,
+    int table_list, int lengths_sequence, int lengths_list, int64 first_position, int64 least, int64 greatest,
     int64 k_sequence, int64 k_page, int64 k_row, int64 k_head, int64 v_sequence, int64 v_page, int64 v_row,
     int64 v_head) {
     SHARED(float, query, G * D);  // at the end the sum of the warps' u
@@ -50,18 +50,19 @@ extern "C" __global__ void __launch_bounds__(WARPS * LANES, 2) attention_partial
     SHARED(float, warp_m, WARPS * G);
     SHARED(float, warp_l, WARPS * G);
     const int split = blockIdx.x, sequence = blockIdx.z, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    const int* tile = tiles + blockIdx.y * (1 + G);
-    const int head = tile[0];
-    const Rows rows = {table ? table + int64(sequence) * table_sequence + head * table_head : table,
+    const int* tile = tiles + blockIdx.y * (2 + G);
+    const int head = tile[0], list = tile[1];
+    const int* members = tile + 2;
+    const Rows rows = {table ? table + int64(sequence) * table_sequence + list * table_list : table,
                        page_rows, k_page, k_row, v_page, v_row};
     const Legal legal = {positions, mask, first_position, least, greatest};
     k += sequence * k_sequence + head * k_head;
     v += sequence * v_sequence + head * v_head;
-    const int end_of_rows = lengths ? min(row_end, lengths[sequence * lengths_sequence + head * lengths_head]) : row_end;
+    const int end_of_rows = lengths ? min(row_end, lengths[sequence * lengths_sequence + list * lengths_list]) : row_end;
     const int begin = row_begin + split * rows_per_split, end = min(end_of_rows, begin + rows_per_split);
 
     for (int i = threadIdx.x; i < G * D; i += blockDim.x) {
-        const int member = tile[1 + i / D];
+        const int member = members[i / D];
         const float x = member < 0 ? 0.f : to_float(q[(int64(sequence) * query_heads + member) * D + i % D]);
         query[i / D * D + query_place(i % D)] = x * scale;
     }
@@ -216,16 +217,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * LANES, 2) attention_partial
     }
     const int64 state = (int64(split) * gridDim.z + sequence) * query_heads;
     for (int i = threadIdx.x; i < G * D; i += blockDim.x) {
-        const int member = tile[1 + i / D];
+        const int member = members[i / D];
         if (member >= 0) u[(state + member) * D + i % D] = query[i];
     }
-    if (threadIdx.x < G && tile[1 + threadIdx.x] >= 0) {
+    if (threadIdx.x < G && members[threadIdx.x] >= 0) {
         const int g = threadIdx.x;
         float most = MINUS_INFINITY, mass = 0.f;
         for (int w = 0; w < WARPS; ++w) most = fmaxf(most, warp_m[w * G + g]);
         for (int w = 0; w < WARPS; ++w)
             mass += warp_l[w * G + g] * __expf(warp_m[w * G + g] - (most == MINUS_INFINITY ? 0.f : most));
-        m[state + tile[1 + g]] = most;
-        l[state + tile[1 + g]] = mass;
+        m[state + members[g]] = most;
+        l[state + members[g]] = mass;
     }
 }

@@ -8,11 +8,11 @@ constexpr int LANES = 32;
 
 extern "C" __global__ void __launch_bounds__(LANES) attention_partial_any(
     const ELEMENT* __restrict__ q, const ELEMENT* __restrict__ k, const ELEMENT* __restrict__ v,
-    const int* __restrict__ tiles,  // [query_heads, 2]: a K/V head and a query head
+    const int* __restrict__ tiles,  // [query_heads, 3]: a K/V head, a list, and a query head
     const int* __restrict__ table, const int* __restrict__ lengths, const int64* __restrict__ positions,
     const unsigned char* __restrict__ mask, float* __restrict__ m, float* __restrict__ l, float* __restrict__ u,
     int query_heads, float scale, int row_begin, int row_end, int rows_per_split, int page_rows, int table_sequence,
-    int table_head, int lengths_sequence, int lengths_head, int64 first_position, int64 least, int64 greatest,
+    int table_list, int lengths_sequence, int lengths_list, int64 first_position, int64 least, int64 greatest,
     int64 k_sequence, int64 k_page, int64 k_row, int64 k_head, int64 v_sequence, int64 v_page, int64 v_row,
     int64 v_head, int channels, int value_channels) {
     DYNAMIC_SHARED(float, memory);
@@ -21,13 +21,14 @@ extern "C" __global__ void __launch_bounds__(LANES) attention_partial_any(
     float* const weights = sum + value_channels;  // [LANES]
     SHARED(int2, places, LANES);
     const int split = blockIdx.x, sequence = blockIdx.z, lane = threadIdx.x;
-    const int head = tiles[blockIdx.y * 2], member = tiles[blockIdx.y * 2 + 1];
-    const Rows rows = {table ? table + int64(sequence) * table_sequence + head * table_head : table,
+    const int* tile = tiles + blockIdx.y * 3;
+    const int head = tile[0], list = tile[1], member = tile[2];
+    const Rows rows = {table ? table + int64(sequence) * table_sequence + list * table_list : table,
                        page_rows, k_page, k_row, v_page, v_row};
     const Legal legal = {positions, mask, first_position, least, greatest};
     k += sequence * k_sequence + head * k_head;
     v += sequence * v_sequence + head * v_head;
-    const int end_of_rows = lengths ? min(row_end, lengths[sequence * lengths_sequence + head * lengths_head]) : row_end;
+    const int end_of_rows = lengths ? min(row_end, lengths[sequence * lengths_sequence + list * lengths_list]) : row_end;
     const int begin = row_begin + split * rows_per_split, end = min(end_of_rows, begin + rows_per_split);
     const int64 state = (int64(split) * gridDim.z + sequence) * query_heads + member;
 
