@@ -18,6 +18,7 @@ from .reference_lifecycle import LifecycleReference
 from .reference_memory import MemoryReference
 from .reference_offload import OffloadReference
 from .reference_placement import PlacementReference
+from .reference_quality import QualityReference
 from .reference_residency import ResidencyReference
 from .reference_selectors import SelectorReference
 
@@ -39,6 +40,7 @@ class Reference(
     IndexesReference,
     IndexSearchReference,
     MemoryReference,
+    QualityReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
