@@ -177,9 +177,7 @@ class QualityReference(ReferencePart):
             self.qlt_check_supports(supports)
         floor = request["denominator_floor"]
         return {
-            "heads": [
-                self.qlt_error_of(run, head, support, floor, matrix) for head, support in enumerate(supports)
-            ]
+            "heads": [self.qlt_error_of(run, head, support, floor, matrix) for head, support in enumerate(supports)]
         }
 
     # costs and ledgers

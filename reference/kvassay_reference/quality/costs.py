@@ -50,7 +50,9 @@ class Sizes:
         return self.probe_vectors * self.probe_channels
 
 
-def check_request(run: Run, sizes: Sizes, resident: Sequence[Any], reference: Sequence[Sequence[int]] | None) -> None:
+def check_request(
+    run: Run, sizes: Sizes, resident: Sequence[Sequence[int]], reference: Sequence[Sequence[int]] | None
+) -> None:
     """Refuse sizes and lists that are not of this run."""
     for name, stated in (("k", sizes.key_channels), ("v", sizes.value_channels)):
         fits = name not in run.said or run.said[name].shape[2] == stated
@@ -126,7 +128,9 @@ def totals(run: Run, lists: Sequence[Chain], by_list: Sequence[Json], by_head: S
     }
 
 
-def cost(run: Run, lists: Sequence[Chain], sizes: Sizes, resident: Json, reference: Any = None) -> dict[str, Any]:
+def cost(
+    run: Run, lists: Sequence[Chain], sizes: Sizes, resident: Sequence[Sequence[int]], reference: Any = None
+) -> dict[str, Any]:
     """All ledgers of a run."""
     by_list = [list_cost(one, sizes, which in run.place) for which, one in enumerate(lists)]
     supports = [one.support for one in lists]

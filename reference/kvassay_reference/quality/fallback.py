@@ -28,9 +28,7 @@ class Gate:
 
     def uncertain(self, estimate: Json) -> bool:
         """Whether the estimate fails; a value that equals its limit does not."""
-        return bool(
-            estimate["omitted_mass"] > self.max_omitted_mass or estimate["confidence"] < self.min_confidence
-        )
+        return bool(estimate["omitted_mass"] > self.max_omitted_mass or estimate["confidence"] < self.min_confidence)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def masses(run: Run, head: int, inside: Sequence[int]) -> Masses:
 
 
 def mixture(run: Run, head: int, rows: Sequence[int]) -> Array:
-    """Attention over some rows, by a softmax of their own, [d_v]: rows of no mass among all have one among themselves."""
+    """Attention over some rows, [d_v], by a softmax of their own: rows that have underflowed still have a mean."""
     xp = array_namespace(run.scores)
     assert run.values is not None
     taken = indices(rows, run.scores)

@@ -206,5 +206,3 @@ def dense_top(run: Run, head: int, count: int) -> tuple[int, ...]:
 def recall(found: Collection[int], wanted: Collection[int]) -> float:
     """Share of the wanted rows that were found."""
     return len(set(found) & set(wanted)) / len(wanted)
-
-
