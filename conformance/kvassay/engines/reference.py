@@ -20,6 +20,7 @@ from .reference_offload import OffloadReference
 from .reference_placement import PlacementReference
 from .reference_quality import QualityReference
 from .reference_residency import ResidencyReference
+from .reference_runtime import RuntimeReference
 from .reference_selectors import SelectorReference
 
 ADAPTERS = {"reference": "Reference", "reference-fenced": "ReferenceFenced", "reference-torch": "ReferenceTorch"}
@@ -41,6 +42,7 @@ class Reference(
     IndexSearchReference,
     MemoryReference,
     QualityReference,
+    RuntimeReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 

@@ -1,0 +1,22 @@
+"""Faults of the contract runtime: the reference with one defect each, a module for each part of the chapter."""
+
+from __future__ import annotations
+
+from ...engines.reference import Reference, ReferenceFloat64
+from . import admission, batches, documents, epochs, estimates, fallbacks, identity, index, jobs
+from .base import Fault
+
+CORRECT = (Reference, ReferenceFloat64)
+
+FAULTS: tuple[type[Fault], ...] = (
+    *documents.FAULTS,
+    *batches.FAULTS,
+    *estimates.FAULTS,
+    *admission.FAULTS,
+    *fallbacks.FAULTS,
+    *jobs.FAULTS,
+    *identity.FAULTS,
+    *epochs.FAULTS,
+    *index.FAULTS,
+)
+"""In the order of the chapter."""
