@@ -285,7 +285,7 @@ ORDERS = (
         "LeastSlackFirst",
         "Who would be over the latest before its deadline goes first.",
         "RUN-018",
-        ["policies/base-earliest-deadline"],
+        ["policies/order-earliest-deadline"],
         DEADLINE,
         lambda ask: (-ask.finish_ms, ask.arrival),
     ),

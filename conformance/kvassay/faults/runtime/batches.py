@@ -240,7 +240,7 @@ class GapsAreFilled(Batching):
     """A request goes into an earlier batch that still has room."""
 
     requirement = "RUN-003"
-    killed_by = case("batches/a-later-batch-takes-the-next", "batches/cap")
+    killed_by = case("batches/a-later-batch-takes-the-next")
 
     def pick(self, made: Sequence[Batch], key: dict[str, Any], row: Request, cap_bytes: int) -> Batch | None:
         return next((one for one in made if one.key == key and self.fits(one, row, cap_bytes)), None)
@@ -268,6 +268,19 @@ class NewestFirst(Fault):
         return [replace(one, requests=sorted(one.requests)) for one in made], deferred
 
 
+class BatchOfNobody(Fault):
+    """A step without requests runs a batch."""
+
+    requirement = "RUN-003"
+    killed_by = case("batches/nobody")
+
+    def run_batches(self, rows: Sequence[Request], buckets: Buckets, cap_bytes: int, staging_bytes: int) -> Made:
+        made, deferred = super().run_batches(rows, buckets, cap_bytes, staging_bytes)
+        idle = {"contract": "exact", "identity": "none", "tier": "host", "numa": 0}
+        counts = {"fetch_bucket": 0, "candidate_bucket": 0, "slack_bucket": 0}
+        return made or [Batch({**idle, **counts}, [])], deferred
+
+
 FAULTS: tuple[type[Fault], ...] = (
     *WITHOUT,
     BatchesByLength,
@@ -286,4 +299,5 @@ FAULTS: tuple[type[Fault], ...] = (
     StagingIsAskedFirst,
     DeferredTakeStaging,
     GapsAreFilled,
+    BatchOfNobody,
 )

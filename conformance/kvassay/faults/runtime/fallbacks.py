@@ -32,7 +32,7 @@ def postponed_past_the_deadline(terms: Terms, reason: Reason, now_ms: Exact) -> 
     return terms.fallback("CREDIT_PRESSURE" if reason == "DEADLINE" else reason, now_ms)
 
 
-@seeds.choice("RUN-021", "policies/fallback-after-the-deadline", "jobs/pressure", "jobs/failure-after-the-deadline")
+@seeds.choice("RUN-021", "jobs/pressure", "jobs/failure-after-the-deadline")
 def postponed_after_the_deadline(terms: Terms, reason: Reason, now_ms: Exact) -> Action:
     """Nobody asks whether there is a later."""
     if "postpone" in terms.fallbacks and reason != "DEADLINE" and now_ms >= terms.deadline_ms:
@@ -71,7 +71,7 @@ def postponed_unasked(terms: Terms, reason: Reason, now_ms: Exact) -> Action:
     return replace(terms, fallbacks=(*terms.fallbacks, "postpone")).fallback(reason, now_ms)
 
 
-@seeds.choice("RUN-004", "jobs/deadlines", "policies/base-fifo", "policies/base")
+@seeds.choice("RUN-004", "jobs/deadlines", "policies/base-fifo")
 def degraded_to_protect_latency(terms: Terms, reason: Reason, now_ms: Exact) -> Action:
     """An exact request is answered approximately."""
     found = terms.fallback(reason, now_ms)

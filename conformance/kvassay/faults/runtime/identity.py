@@ -60,7 +60,7 @@ def finds_without(name: str) -> None:
 
 for _name in FIELDS:
     joins_without(_name)
-for _name in ("tenant", "adapter", "generation", "first_position"):
+for _name in FIELDS:
     finds_without(_name)
 
 
@@ -96,6 +96,17 @@ class ResidentByTokens(Runtime):
     def standing(self, direction: str, unit: Unit) -> str | None:
         tokens = dict(unit)["tokens_sha256"]
         if direction == "load" and any(dict(one)["tokens_sha256"] == tokens for one in self.committed):
+            return None
+        return super().standing(direction, unit)
+
+
+@seeds.machine("RUN-009", "identity/not-resident-tokens-sha256")
+class ResidentByPosition(Runtime):
+    """Rows of other tokens at the same positions count as there."""
+
+    def standing(self, direction: str, unit: Unit) -> str | None:
+        there = {apart(one, "tokens_sha256") for one in self.committed}
+        if direction == "load" and apart(unit, "tokens_sha256") in there:
             return None
         return super().standing(direction, unit)
 

@@ -165,7 +165,7 @@ class DeletedIsLoaded(Runtime):
         return None if direction == "load" and unit in self.committed else super().standing(direction, unit)
 
 
-@seeds.machine("RUN-036", "deletion/base", "deletion/deleted-twice")
+@seeds.machine("RUN-036", "deletion/base")
 class EverythingIsDeleted(Runtime):
     """A tombstone hides every entry."""
 

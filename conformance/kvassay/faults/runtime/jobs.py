@@ -371,7 +371,7 @@ class PlaceIsKept(Runtime):
         return super().end_read(read) + more
 
 
-@seeds.machine("RUN-026", "jobs/cancel-one-before-the-start", "epochs/nothing-in-flight")
+@seeds.machine("RUN-026", "jobs/cancel-one-before-the-start")
 class HeldWithoutNeed(Runtime):
     """Staging of a cancelled request is held though nothing was started."""
 
@@ -389,7 +389,7 @@ class HeldWithoutNeed(Runtime):
 # --- credits come back ---
 
 
-@seeds.machine("RUN-027", "jobs/cancel-the-last-before-the-start", "jobs/over-and-again")
+@seeds.machine("RUN-027", "jobs/cancel-the-last-before-the-start")
 class CancelLeaksTheRead(Runtime):
     """A read that was called off before its start keeps its bytes for ever (LMCache#1034)."""
 
