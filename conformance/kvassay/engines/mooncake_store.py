@@ -117,7 +117,7 @@ class Adapter(EngineAdapter):
         command += [f"-{name}={value}" for name, value in options.items()]
         self.master = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         wait_for(port)
-        self.stores = [connected(port) for _ in range(self.clients)]
+        self.stores = [connected(port, 0 if number else SEGMENT_BYTES) for number in range(self.clients)]
         self.cases = itertools.count()
 
     def teardown(self) -> None:
@@ -341,10 +341,10 @@ def wait_for(port: int, seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def connected(port: int) -> MooncakeDistributedStore:
-    """A client with a segment of its own."""
+def connected(port: int, segment_bytes: int) -> MooncakeDistributedStore:
+    """A client that lends the store a segment of so many bytes, or none."""
     store = MooncakeDistributedStore()
-    code = store.setup(HOST, "P2PHANDSHAKE", SEGMENT_BYTES, SEGMENT_BYTES, "tcp", "", f"{HOST}:{port}")
+    code = store.setup(HOST, "P2PHANDSHAKE", segment_bytes, SEGMENT_BYTES, "tcp", "", f"{HOST}:{port}")
     if code:
         raise RuntimeError(f"the client's setup returned {code}")
     return store
