@@ -41,6 +41,12 @@ def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
         logger.warning(problem, type="kvassay", subtype="sections")
 
 
+def _write_defaults(*signature: Any) -> tuple[str | None, str | None]:
+    """A default that a dataclass makes anew is shown as ``...``: Sphinx cannot read its own ``<factory>``."""
+    arguments, result = signature[-2:]
+    return arguments and arguments.replace("<factory>", "..."), result
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything."""
     app.add_config_value("kv_root", str(data.REPOSITORY), "env", types=[str])
@@ -50,5 +56,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     pictures.setup(app)
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _link_own_pages)
+    app.connect("autodoc-process-signature", _write_defaults)
     app.connect("env-check-consistency", _check_sections)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
