@@ -19,6 +19,7 @@ from .reference_memory import MemoryReference
 from .reference_offload import OffloadReference
 from .reference_placement import PlacementReference
 from .reference_quality import QualityReference
+from .reference_release import ReleaseReference
 from .reference_residency import ResidencyReference
 from .reference_runtime import RuntimeReference
 from .reference_selectors import SelectorReference
@@ -43,6 +44,7 @@ class Reference(
     MemoryReference,
     QualityReference,
     RuntimeReference,
+    ReleaseReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 

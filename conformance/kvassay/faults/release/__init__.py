@@ -1,0 +1,12 @@
+"""Faults of the contract release: the reference with one defect each, a module for each part of the chapter."""
+
+from __future__ import annotations
+
+from ...engines.reference import Reference, ReferenceFloat64
+from . import plans, registries, rollouts, stores
+from .base import Fault
+
+CORRECT = (Reference, ReferenceFloat64)
+
+FAULTS: tuple[type[Fault], ...] = (*registries.FAULTS, *plans.FAULTS, *rollouts.FAULTS, *stores.FAULTS)
+"""In the order of the chapter."""
