@@ -1,0 +1,18 @@
+"""Faults of the contract quality: the reference with one defect each, a module for each part of the chapter."""
+
+from __future__ import annotations
+
+from ...engines.reference import Reference, ReferenceFloat64
+from . import costs, documents, errors, fallbacks, selections
+from .base import Fault
+
+CORRECT = (Reference, ReferenceFloat64)
+
+FAULTS: tuple[type[Fault], ...] = (
+    *selections.FAULTS,
+    *errors.FAULTS,
+    *costs.FAULTS,
+    *fallbacks.FAULTS,
+    *documents.FAULTS,
+)
+"""In the order of the chapter."""
