@@ -336,7 +336,7 @@ def test_both_name_the_same_reason_for_a_record(name: str, data: st.DataObject) 
 
 
 def test_the_records_are_legal_and_the_figures_come_out() -> None:
-    for document in author.base_documents().values():
+    for document in map(author.base_documents().get, ("base", "adversary")):
         assert oracle.Oracle().indexes_check({"document": document}) == {}
         assert engine().indexes_check({"document": document}) == {}
     figures = reconciliation("indexes")

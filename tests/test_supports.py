@@ -7,6 +7,7 @@ import pytest
 from kvassay.core.expect import parse
 from kvassay.core.support import read
 from kvassay.corpus.data import fixture_module
+from kvassay.corpus.load import _listed
 
 oracles = fixture_module("_selection")
 
@@ -52,6 +53,18 @@ def test_a_list_is_judged_by_members_and_by_loss(found: Any, row: dict[str, Any]
 def test_what_lies_beyond_the_weights_weighs_nothing_and_no_weight_at_all_is_kept() -> None:
     assert told([[0, 1, 3]], shares=[{**SHARE, "weights": WEIGHTS[:2]}]) is None
     assert told([[]], shares=[{**SHARE, "weights": WEIGHTS * 0}]) is None
+
+
+def test_weights_of_one_and_nothing_are_written_as_items() -> None:
+    best = oracles.listed([1, 3], 600, {"the rows of an exact search": oracles.recall_weights([3, 1, 500], 600)})
+    assert best["shares"] == [{"of": "the rows of an exact search", "items": [1, 3, 500], "kept": 2 / 3}]
+    assert "items" not in oracles.listed([0], 2, {"mass": [0.5, 1.0]})["shares"][0]
+    (share,) = _listed({"legal": 600, "shares": [{"of": "recall", "items": [1, 3, 500], "floor": 0.6}]})["shares"]
+    assert share["weights"].tolist() == oracles.recall_weights([1, 3, 500], 501)
+    assert told([[1, 3, 0]], shares=[share]) is None
+    assert "keeps 0.333" in (told([[1, 0, 2]], shares=[share]) or "")
+    (nothing,) = _listed({"legal": 4, "shares": [{"of": "recall", "items": [], "floor": 1.0}]})["shares"]
+    assert told([[]], shares=[nothing]) is None
 
 
 def test_one_list_stands_alone() -> None:

@@ -187,7 +187,10 @@ def _selects(oracle: OracleEngine, op: str, request: Json, result: Any, expect: 
             {
                 **{key: value for key, value in listed.items() if key != "shares"},
                 "shares": [
-                    {"of": share["of"], "weights": share["weights"], "floor": min(1.0, asked["floor"] * share["kept"])}
+                    {
+                        **{name: part for name, part in share.items() if name != "kept"},
+                        "floor": min(1.0, asked["floor"] * share["kept"]),
+                    }
                     for share in listed["shares"]
                 ],
             }

@@ -239,7 +239,16 @@ def _near(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "shares": [{**share, "weights": _numbers(share["weights"])} for share in row.get("shares", ())]}
+    return {**row, "shares": [_share(share) for share in row.get("shares", ())]}
+
+
+def _share(share: Mapping[str, Any]) -> dict[str, Any]:
+    """A share with its weights as an array, of which ``items`` are a short form."""
+    if "items" not in share:
+        return {**share, "weights": _numbers(share["weights"])}
+    weights = np.zeros(max(share["items"], default=-1) + 1)
+    weights[share["items"]] = 1.0
+    return {"of": share["of"], "weights": weights, "floor": share["floor"]}
 
 
 def _numbers(value: Any) -> Any:
