@@ -97,7 +97,7 @@ class Contract(Protocol):
         """A step's request as a case file holds it."""
 
 
-CONTRACTS = ("lifecycle", "residency")
+CONTRACTS = ("lifecycle", "residency", "runtime")
 """Contracts with a module here that holds their ``CONTRACT``."""
 
 

@@ -12,8 +12,12 @@ from collections.abc import Callable
 from ..core.model import EngineDescription
 from ..core.monitor import Guard
 from .caller import Residency
+from .runtime import RuntimeMonitor
 
-MONITORS: dict[str, Callable[[EngineDescription, bool], Guard]] = {"residency": Residency}
+MONITORS: dict[str, Callable[[EngineDescription, bool], Guard]] = {
+    "residency": Residency,
+    "runtime": RuntimeMonitor,
+}
 """Contract to its monitor. A contract without one is judged by what its cases expect."""
 
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from ..core.expect import AnyOf, Close, Rejects
 from ..core.model import Finding
 from ..corpus import load
-from . import identity, residency
+from . import identity, residency, runtime
 
 RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "identity": identity.REQUIREMENTS,
     "residency": residency.REQUIREMENTS,
+    "runtime": runtime.REQUIREMENTS,
 }
 """Contract to its rules, and the requirements that each watches."""
 MOST = 3
