@@ -1,7 +1,12 @@
-"""Figures of the article beside what the oracle derives from the base documents."""
+"""Figures of the article beside what the oracle derives from the base documents, and tables that oracles offer.
+
+An oracle module that has more to show than figures has a function ``options()``: name of an option to its values and
+to what makes the rows of a table from one of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,3 +43,26 @@ def reconciliation(contract: str) -> list[Figure]:
         file = path.relative_to(root()).as_posix()
         raise CorpusError(f"the oracle of {contract} derives no {', '.join(lost)}", file=file)
     return [Figure(name, golden[name], derived[name]) for name in golden]
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option by which an oracle shows a table."""
+
+    contract: str
+    name: str
+    values: tuple[str, ...]
+    make: Callable[[str], list[Row]]
+    """Value to rows that have the same members in the same order."""
+
+
+def choices() -> list[Choice]:
+    """The options of all oracles."""
+    found = []
+    for contract in contracts():
+        declared: dict[str, Any] = getattr(fixture_module(f"{contract}.oracle"), "options", dict)()
+        found += [Choice(contract, name, tuple(values), make) for name, (values, make) in declared.items()]
+    return found

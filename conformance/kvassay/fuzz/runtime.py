@@ -117,7 +117,7 @@ class RuntimeScene:
     def rules(self) -> Mapping[str, tuple[int, Choice]]:
         """Of what the sequence is about; all of them before it has begun."""
         others: dict[str, dict[str, tuple[int, Choice]]] = {
-            ADMISSION: {"plan": (1, self.plan), "step": (2, self.step), "step-document": (2, self.step_document)},
+            ADMISSION: {"plan": (4, self.plan), "step": (3, self.step), "step-document": (2, self.step_document)},
             REPORT: {"report": (1, self.report)},
         }
         if self.theme:
@@ -159,7 +159,7 @@ class RuntimeScene:
 
     def begin(self, draw: Draw) -> None:
         """A runtime with little of something, or plans or documents without one."""
-        themes = [JOBS] * 6 + [INDEX] * 4 + [ADMISSION] * 3 + [REPORT] * 2
+        themes = [JOBS] * 9 + [INDEX] * 6 + [ADMISSION] * 2 + [REPORT]
         self.theme = draw.pick([theme for theme in themes if theme in self.profiles])
         if self.theme in (JOBS, INDEX):
             self.open(draw)
