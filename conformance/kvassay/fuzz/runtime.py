@@ -194,7 +194,10 @@ class RuntimeScene:
             if draw.chance(35):
                 capacity[kind] = draw.pick((2, 4, 6, 5, 1) if kind != "queue_slots" else (1, 2, 3, 0))
         held: Request = {kind: draw.pick((0, 0, 1, 2, 3)) if draw.chance(30) else 0 for kind in KINDS}
-        capacity = {kind: capacity[kind] + (0 if draw.chance(4) else held[kind]) for kind in KINDS}
+        capacity = {kind: capacity[kind] + held[kind] for kind in KINDS}
+        if self.account.exact and draw.chance(6):
+            short = draw.pick(KINDS)
+            held[short] = capacity[short] + 1
         request = {"capacity": capacity, "held": held, "workers": draw.pick((1, 1, 2, 3))}
         if not self.account.exact:
             request = {"capacity": capacity, "held": dict.fromkeys(KINDS, 0), "workers": 1}
