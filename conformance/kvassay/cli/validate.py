@@ -1,4 +1,4 @@
-"""``kvassay validate``: check documents against their schemas."""
+"""``kvassay validate``: check documents against their schemas, and against what their contract asks of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ..corpus import CorpusError
+from ..corpus.rules import findings
 from ..corpus.schemas import known, problem
 from ..documents import read, recognise, whole_documents
 from ..reports.shorten import text
@@ -25,22 +26,26 @@ def command(files: tuple[Path, ...], schema: str | None) -> int:
     """Check documents: manifests, case files, waivers, reports, registries.
 
     What a document is shows by its members. Each file gives one line: its kind, or the JSON pointer and the reason.
+    Registries of pipelines and records of rollouts are held to their contract's rules as well, a line for each fault.
     Exits with 2 when a file is not valid.
 
     \b
     Examples:
       kvassay validate manifest.json
       kvassay validate waivers.toml report.json
+      kvassay validate examples/registry.json
     """
     console = out()
     bad = 0
     for path in files:
         try:
-            kind = check(path, schema)
+            kind, faults = check(path, schema)
         except CorpusError as error:
-            bad += 1
-            print(f"kvassay: {' '.join(text(str(error), 1000).split())}", file=sys.stderr)
-        else:
+            kind, faults = "", [error]
+        bad += bool(faults)
+        for fault in faults:
+            print(f"kvassay: {' '.join(text(str(fault), 1000).split())}", file=sys.stderr)
+        if not faults:
             say(console, f"{path}: a valid document ({kind})")
     return 2 if bad else 0
 
@@ -63,8 +68,8 @@ def named(schema: str) -> str:
     return {shown(uri): uri for uri in whole_documents()}.get(name, f"{PREFIX}{name}")
 
 
-def check(path: Path, schema: str | None = None) -> str:
-    """Name of the schema of a valid document; raises :class:`CorpusError` for an invalid one."""
+def check(path: Path, schema: str | None = None) -> tuple[str, list[CorpusError]]:
+    """Name of the schema that a document meets, and its faults beyond; raises :class:`CorpusError` when it does not."""
     document = read(path)
     uri = named(schema) if schema else recognise(document)
     if uri is None:
@@ -78,4 +83,5 @@ def check(path: Path, schema: str | None = None) -> str:
         raise CorpusError(f"{found[1]} (schema {name})", file=str(path), pointer=found[0] or "/")
     if uri == WAIVERS:
         load_waivers(path)
-    return name
+    faults = findings(document, uri)
+    return name, [CorpusError(f"{one.text} ({one.reason})", file=str(path), pointer=one.pointer) for one in faults]
