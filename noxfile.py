@@ -144,7 +144,9 @@ def bench(session: nox.Session) -> None:
 def kernels(session: nox.Session) -> None:
     """Compile the kernels for three architectures, emulate and sanitise them, without a GPU; needs g++."""
     install(session, "-r", str(REQUIREMENTS / "kernels.txt"), "-e", ".", "hypothesis", "pytest", "pytest-xdist")
-    session.run("pytest", "-n", "2", "-o", "python_files=test_*.py check_*.py", "tests/kernels", *session.posargs)
+    more = {"KVASSAY_KERNELS_FULL": "1", "KVASSAY_EMULATOR_SCHEDULES": "0,1,3"}
+    files = ["-o", "python_files=test_*.py check_*.py", "tests/kernels"]
+    session.run("pytest", "-n", "2", *files, *session.posargs, env=more)
     session.run("kvassay", "run", "--adapter", "kernels-emulated")
 
 

@@ -4,7 +4,8 @@ A C++ compiler builds the unchanged text of a kernel under ``include/cuda_on_cpu
 with fibers. :class:`Emulator` takes NumPy arrays where the kernels otherwise take CuPy's.
 """
 
+from . import build
 from .build import CompilerMissing, compiler
 from .emulator import Emulator, LaunchFailed
 
-__all__ = ["CompilerMissing", "Emulator", "LaunchFailed", "compiler"]
+__all__ = ["CompilerMissing", "Emulator", "LaunchFailed", "build", "compiler"]

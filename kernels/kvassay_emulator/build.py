@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvassay_kernels.sources import CSRC, Module
+from kvassay_kernels.sources import CSRC, KERNEL, Module
 
 INCLUDE = Path(__file__).parent / "include"
 FLAGS = (
@@ -56,7 +56,7 @@ def build(module: Module, extra: Sequence[str] = (), *, text: str | None = None)
     if command is None:
         raise CompilerMissing("the emulated kernels need a C++ compiler: install g++, or name one in CXX")
     source = module.text if text is None else text
-    source += "\n" + "".join(f"EMULATED_KERNEL({name})\n" for name in module.kernels)
+    source += "\n" + "".join(f"EMULATED_KERNEL({name})\n" for name in KERNEL.findall(source))
     options = [*FLAGS, *module.options, f"-I{INCLUDE}", "-include", "cuda_on_cpu.h", *extra]
     digest = _digest(command, source, options)
     library = cache() / f"{Path(module.file).stem}-{digest}.so"

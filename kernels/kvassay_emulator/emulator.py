@@ -13,8 +13,8 @@ from kvassay_kernels.sources import Module
 from .build import build
 
 Array = np.ndarray[Any, Any]
-MULTIPROCESSORS = 4
-"""Few, so that small inputs are split, too."""
+MULTIPROCESSORS = 20
+"""Of a small card, so that a few thousand rows of eight K/V heads are read in five splits."""
 MOST_SHARED_BYTES = 227 << 10
 """Shared memory that a block of the smallest supported card can ask for is 163 KiB; the largest, 227 KiB."""
 

@@ -27,7 +27,7 @@ def dtype_named(name: str) -> Any:
 
 
 def element(*arrays: Array) -> str:
-    """The dtype that arrays share; raises :class:`Refusal` for several, :class:`KernelError` for one without kernels."""
+    """The dtype that arrays share; raises :class:`Refusal` for several, :class:`KernelError` for one of no kernel."""
     names = [str(array.dtype) for array in arrays]
     if len(set(names)) != 1:
         raise Refusal("DTYPE_MISMATCH", ", ".join(names))

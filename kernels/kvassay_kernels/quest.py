@@ -89,8 +89,8 @@ def _extrema(runtime: Runtime, low: Array, high: Array, rows: int, page_rows: in
     wide = aligned(runtime, [k, low, high], [row_stride, width])
     pages = -(-(rows + count) // page_rows) - rows // page_rows
     accesses = width // (16 // k.dtype.itemsize) if wide else width
-    # Positions and sizes of one launch are 32-bit numbers in the kernel.
-    sizes: list[Any] = [np.int32(min(one, 2**31 - 1)) for one in (rows, count, page_rows, width)]
+    # A page of more rows than there are is a page of as many.
+    sizes: list[Any] = [np.int32(one) for one in (rows, count, min(page_rows, rows + count), width)]
     runtime.launch(
         sources.extrema(element(k), wide),
         "page_extrema",

@@ -1,10 +1,13 @@
 """Devices on which the kernels run: the emulator, and a GPU where there is one.
 
-``test_*.py`` is quick and belongs to the tests of the project; ``nox -s kernels`` runs ``check_*.py`` besides.
+``test_*.py`` is quick and belongs to the tests of the project. ``nox -s kernels`` runs ``check_*.py`` besides, and all
+with more dtypes and in other orders of threads, which it asks for by ``KVASSAY_KERNELS_FULL`` and names in
+``KVASSAY_EMULATOR_SCHEDULES``. ``KVASSAY_EMULATOR_DEFECT`` is a defect of :mod:`.defects` that is put in.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -13,6 +16,8 @@ import numpy as np
 import pytest
 from kvassay_emulator import Emulator, compiler
 from kvassay_kernels import runtime
+
+from .defects import DEFECTS
 
 
 class Device(Protocol):
@@ -46,6 +51,11 @@ class Cuda:
         return cupy.asnumpy(array)
 
 
+def inward(device: Device, *arrays: Any) -> list[Any]:
+    """Several arrays."""
+    return [device.inward(array) for array in arrays]
+
+
 def has_gpu() -> bool:
     try:
         import cupy
@@ -55,9 +65,13 @@ def has_gpu() -> bool:
         return False
 
 
-@pytest.fixture(scope="session", params=["emulated", "cuda"])
+SCHEDULES = [int(one) for one in os.environ.get("KVASSAY_EMULATOR_SCHEDULES", "0").split(",")]
+DEFECT = os.environ.get("KVASSAY_EMULATOR_DEFECT", "")
+
+
+@pytest.fixture(scope="session", params=[*SCHEDULES, "cuda"], ids=[*(f"emulated-{one}" for one in SCHEDULES), "cuda"])
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """Each test that takes it runs on both."""
+    """Each test that takes it runs on all."""
     if request.param == "cuda":
         if not has_gpu():
             pytest.skip("no GPU")
@@ -65,5 +79,6 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     else:
         if compiler() is None:
             pytest.skip("no C++ compiler")
-        with runtime.instead(Emulator()):
+        texts = {path: text for defect in DEFECTS if defect.name == DEFECT for path, text in defect.texts.items()}
+        with runtime.instead(Emulator(request.param, texts=texts)):
             yield Emulated()

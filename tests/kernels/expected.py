@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from kvassay_reference.attention import State
 
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+SOME = sorted(DTYPES) if "KVASSAY_KERNELS_FULL" in os.environ else ["bfloat16", "float32"]
+"""Dtypes that tests draw from: each is a library to be built."""
 EPSILON = 2.0**-24
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -43,3 +48,11 @@ def assert_state(found: State, right: State) -> None:
         np.asarray(one.u[some], np.float64) / np.asarray(one.l[some], np.float64)[:, None] for one in (found, right)
     )
     assert (np.abs(out - goal) <= 32 * EPSILON * size[:, None] * max(1.0, float(np.abs(goal).max(initial=0)))).all()
+
+
+def assert_sums(found: Any, terms: Any) -> None:
+    """Sums over the last axis of ``terms``, to a few roundings of the sum of their sizes."""
+    terms = np.asarray(terms, np.float64)
+    bound = 4 * EPSILON * (1 + np.sqrt(terms.shape[-1])) * np.abs(terms).sum(-1)
+    assert found.shape == terms.shape[:-1]
+    assert (np.abs(np.asarray(found, np.float64) - terms.sum(-1)) <= bound).all()

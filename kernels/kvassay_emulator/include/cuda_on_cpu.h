@@ -276,10 +276,9 @@ UNSEEN void* allocate(size_t bytes) {  // every bit set: not a number as a float
 }
 
 UNSEEN void* shared(int site, size_t bytes) {
+    acquire(&order_of_arrays);
     for (Array& array : arrays) {
-        if (array.site != site) continue;
-        acquire(&order_of_arrays);
-        return array.memory;
+        if (array.site == site) return array.memory;
     }
     size_t total = bytes;
     for (Array& array : arrays) total += array.bytes;
