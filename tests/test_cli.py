@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from kvassay.corpus.data import contracts
 from kvassay.corpus.reconcile import Figure
 from kvassay.corpus.schemas import problem
 from kvassay.faults.selftest import Matrix, Row
+from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -209,6 +212,30 @@ class TestList:
         assert "(provisional)" in out
         assert out.endswith("6 cases\n")
 
+    def test_what_was_asked_for_and_what_each_case_shows(self, kvassay: Command) -> None:
+        _, out, _ = kvassay("list", "--requirement", "ATT-901", "--profile", "merge")
+        requirement, profile, *cases = out.splitlines()
+        assert requirement.startswith("ATT-901  ")
+        assert requirement.endswith("Merging with an empty state changes nothing.")
+        assert profile == "merge  Merges partial states."
+        (shown,) = [line for line in cases if line.startswith("attention/merge/order ")]
+        assert shown.endswith("when it is judged, then it passes")
+        assert "ATT-901 ATT-902  " in shown
+
+    def test_a_line_of_a_terminal_is_cut_and_others_are_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        long = replace(miniature.CASES[0], given="Given " + "rows " * 60)
+        monkeypatch.setattr(list_module, "load", lambda: miniature.corpus((long,)))
+        told = {}
+        for terminal in (True, False):
+            stream = io.StringIO()
+            console = Console(file=stream, force_terminal=terminal, width=80, no_color=True, color_system=None)
+            monkeypatch.setattr(list_module, "out", lambda console=console: console)
+            list_module.command.main(["--case", long.id], standalone_mode=False)
+            told[terminal] = next(line for line in stream.getvalue().splitlines() if line.startswith(long.id))
+        assert len(told[True]) == 80
+        assert told[True].endswith("…")
+        assert told[False].endswith("rows rows")
+
     def test_json(self, kvassay: Command) -> None:
         _, out, _ = kvassay("list", "--kind", "relation", "--json")
         (row,) = json.loads(out)
@@ -363,6 +390,13 @@ class TestExplain:
         assert "… 15 more; kvassay explain attention.merge --json" in out
         assert "… 15 more; kvassay list --requirement ATT-901" in kvassay("explain", "ATT-901")[1]
         assert len(json.loads(kvassay("explain", "attention.merge", "--json")[1])["cases"]) == 25
+
+    def test_cases_that_are_shown_come_from_every_group(self) -> None:
+        many = {f"attention/{group}/case-{i}": "" for group in "abc" for i in range(9)} | {"attention/d/only": ""}
+        shown = list(explain_module.spread(many, 6))
+        assert [name.split("/")[1] for name in shown] == ["a", "a", "b", "b", "c", "d"]
+        assert shown == [name for name in many if name in shown], "in their own order"
+        assert list(explain_module.spread({"attention/a/one": ""}, 6)) == ["attention/a/one"]
 
     def test_an_op_tells_the_members_of_its_objects(self, kvassay: Command) -> None:
         request = json.loads(kvassay("explain", "identity.put", "--json")[1])["request"]

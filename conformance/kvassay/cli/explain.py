@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import sys
 import textwrap
@@ -22,7 +23,7 @@ from ..corpus.ops import ops
 from ..corpus.schemas import schemas
 from ..faults import seeded as seeds
 from ..reports.changes import changes
-from ..reports.evidence import changed, own_title
+from ..reports.evidence import changed, own_title, told
 from ..reports.layout import lines, plain
 from ..reports.written import as_written, resealed
 from .console import dump, out, say
@@ -32,6 +33,8 @@ Explanation = dict[str, Any]
 
 WIDTH = 100
 LABEL = 13
+CASE_WIDTH = 118
+"""Letters of a case's line."""
 LISTED = ("requirement", "profile", "variant")
 """Kinds of id by which ``kvassay list`` selects."""
 FOLD = 10
@@ -250,8 +253,18 @@ def state(corpus: Corpus, name: str, faults: Faults) -> Explanation:
 
 
 def titles(cases: Any) -> dict[str, str]:
-    """Case id to what its title adds."""
-    return {one.id: own_title(one.id, one.title) for one in cases}
+    """Case id to what the case shows."""
+    return {one.id: told(one.id, one.title, one.given) for one in cases}
+
+
+def spread(rows: Mapping[str, str], count: int) -> dict[str, str]:
+    """So many cases, from as many groups as there are, in their order."""
+    groups: dict[str, list[str]] = {}
+    for name in rows:
+        groups.setdefault(name.rpartition("/")[0], []).append(name)
+    turns = [name for turn in itertools.zip_longest(*groups.values()) for name in turn if name]
+    taken = set(turns[:count])
+    return {name: text for name, text in rows.items() if name in taken}
 
 
 def doc(fault: type[EngineAdapter]) -> str:
@@ -287,10 +300,16 @@ def show(explanation: Explanation, console: Console) -> None:
         if label in ("kind", "id") or not value:
             continue
         rows = _paragraph(value)
-        if label == "cases" and len(rows) > FOLD:
-            rows = [*rows[:FOLD], f"… {len(rows) - FOLD} more; {_all(explanation)}"]
+        if label == "cases" and isinstance(value, Mapping):
+            rows = [_cut(row) for row in _paragraph(spread(value, FOLD))]
+            rows += [f"… {len(value) - FOLD} more; {_all(explanation)}"] if len(value) > FOLD else []
         for number, line in enumerate(rows):
             say(console, Text.assemble((f"{label if number == 0 else '':<{LABEL}}", "dim"), line))
+
+
+def _cut(row: str) -> str:
+    """A case's line, cut at a word."""
+    return row if len(row) <= CASE_WIDTH else f"{row[: CASE_WIDTH - 1].rpartition(' ')[0].rstrip(' ,:;')} …"
 
 
 def _all(explanation: Explanation) -> str:

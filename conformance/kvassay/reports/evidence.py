@@ -124,6 +124,13 @@ def own_title(case: str, given: str) -> str:
     return "" if given.casefold() == derived.casefold() else given
 
 
+def told(case: str, title: str, given: str) -> str:
+    """What a case shows in a line: its title where that says more than the id, and the sentence of its author."""
+    sentence = given.removeprefix("Given ").rstrip(".")
+    own = own_title(case, title)
+    return f"{own}: {sentence}" if own and sentence else own or sentence[:1].upper() + sentence[1:]
+
+
 def as_text(parts: tuple[Part, ...], indent: str = "") -> str:
     """All parts as plain text."""
     rows = []
