@@ -150,6 +150,14 @@ def kernels(session: nox.Session) -> None:
     session.run("kvassay", "run", "--adapter", "kernels-emulated")
 
 
+@nox.session(name="bench-gpu")
+def bench_gpu(session: nox.Session) -> None:
+    """Measure the kernels on a GPU beside a plain copy, torch and FlashInfer; needs a CUDA 13 driver."""
+    install(session, "-e", ".")
+    session.install("-r", str(REQUIREMENTS / "bench-gpu.txt"))
+    session.run("python", "-m", "bench.gpu", *session.posargs)
+
+
 def _engine_session(name: str) -> None:
     @nox.session(name=f"engine-{name}")
     def judge_engine(session: nox.Session) -> None:

@@ -180,7 +180,8 @@ def merge(states: Sequence[State]) -> State:
     addresses = runtime.upload(np.asarray([[runtime.address(part) for part in one] for one in columns], np.int64))
     m, l, u = (runtime.empty(tuple(part.shape), np.float32) for part in states[0])  # noqa: E741
     arguments = [addresses, m, l, u, None, None, np.int32(len(states)), np.int32(u.shape[1])]
-    runtime.launch(sources.merge(), "merge_listed", (max(1, int(m.shape[0])),), MERGE_THREADS, arguments)
+    if int(m.shape[0]):
+        runtime.launch(sources.merge(), "merge_listed", (int(m.shape[0]),), MERGE_THREADS, arguments)
     return State(m, l, u)
 
 
