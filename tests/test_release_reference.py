@@ -195,6 +195,18 @@ def test_the_published_registry_holds_what_was_asked_for() -> None:
     }  # fmt: skip
 
 
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_both_judge_statements_alike(data: st.DataObject) -> None:
+    document = copy.deepcopy(BASES["statement"])
+    rules = read_json(root() / "schemas/release/statement.json")["properties"]
+    for name in data.draw(some([name for name in document if name != "format"], 0)):
+        parts = rules[name]["properties"]
+        document[name] = {part: data.draw(st.sampled_from(parts[part]["enum"])) for part in parts}
+    left, right = both("statement", {"document": document})
+    assert left == right
+
+
 # --- plans --------------------------------------------------------------------------------------------------------
 
 shares = st.integers(0, 1000).map(lambda n: n / 1000)
@@ -449,7 +461,7 @@ def test_both_stores_hold_the_same(data: st.DataObject) -> None:
 
     for _ in range(data.draw(st.integers(1, 40))):
         op = pick("reserve", "write", "write", "commit", "commit", "get", "get", "get", "unlease", "evict", "erase",
-                  "tamper", "restart", "census")  # fmt: skip
+                  "tamper", "restart", "census", "audit")  # fmt: skip
         transaction, receipt, lease = pick("t1", "t2", "t3", "t4"), pick("r1", "r2", "r3", "r4"), pick("l1", "l2")
         identity = pick(*IDENTITIES)
         request: dict[str, Any] = {
@@ -463,6 +475,7 @@ def test_both_stores_hold_the_same(data: st.DataObject) -> None:
             "tamper": {"identity": identity, "tier": pick("gpu", "host", "durable"), "swap": pick(None, *IDENTITIES)},
             "restart": {},
             "census": {},
+            "audit": {"tenant": pick("a", "b"), "domain": "eu"},
         }[op]
         one, other = both(op, request, left, right)
         assert one == other, op

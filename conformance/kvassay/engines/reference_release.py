@@ -13,6 +13,7 @@ from kvassay_reference.release import costs, decisions, registry
 from kvassay_reference.release.record import Record, Review
 from kvassay_reference.release.registry import Interface, Registry
 from kvassay_reference.release.rollout import Candidate, Evidence, Machine, Manifest, Rollout, Station
+from kvassay_reference.release.statement import Statement, collapses
 from kvassay_reference.release.store import Identity, Store
 
 from ..adapters.base import Rejected
@@ -115,6 +116,16 @@ class ReleaseReference(ReferencePart):
         for reason in registry.of_interface(one, self.rel_registry_rules):
             raise Rejected(reason, one.object)
         return self.rel_interface(one)
+
+    def rel_collapses(self, document: Statement) -> list[str]:
+        """Members of a statement that take one thing for another."""
+        return list(collapses(document))
+
+    def release_statement(self, request: Request) -> Result:
+        """Accept what a design says of itself or reject it."""
+        for member in self.rel_collapses(taken(Statement, request["document"])):
+            raise Rejected("FORBIDDEN_COLLAPSE", member)
+        return {}
 
     # plans
 
@@ -290,6 +301,22 @@ class ReleaseReference(ReferencePart):
         """Lose memory."""
         self.rel_store.restart()
         return self.release_census(request)
+
+    def release_audit(self, request: Request) -> Result:
+        """What was done for one tenant."""
+        return {
+            "records": [
+                {
+                    "op": one.op,
+                    "receipt": one.receipt,
+                    "model": one.identity.model,
+                    "adapter": one.identity.adapter,
+                    "representation": one.identity.representation,
+                    "generation": one.generation,
+                }
+                for one in self.rel_store.audit(request["tenant"], request["domain"])
+            ]
+        }
 
     def release_census(self, request: Request) -> Result:
         """Count."""

@@ -74,6 +74,16 @@ class Receipt:
     generation: int = 0
 
 
+@dataclass(frozen=True)
+class Applied:
+    """A record of something that was done, for its tenant."""
+
+    op: Literal["commit", "erase"]
+    receipt: str
+    identity: Identity
+    generation: int | None
+
+
 @dataclass
 class Durable:
     """What a restart keeps beside the durable copies."""
@@ -85,6 +95,8 @@ class Durable:
     """Generation up to which commits come too late: the committed one, or all issued when the object was deleted."""
     names: set[str] = field(default_factory=set)
     """Transactions that were committed."""
+    log: list[Applied] = field(default_factory=list)
+    """What was done, in its order."""
 
 
 @dataclass
@@ -186,6 +198,7 @@ class Store:
         self.visible[one.identity] = Object(one.identity, one.generation, dict.fromkeys(TIERS, copy))
         self.durable.names.add(name)
         self.durable.receipts[receipt] = Receipt("commit", name, one.generation)
+        self.durable.log.append(Applied("commit", receipt, one.identity, one.generation))
         self.settle(one.identity, one.generation)
 
     def get(self, identity: Identity, lease: str | None) -> tuple[Object, Tier] | None:
@@ -237,6 +250,7 @@ class Store:
         self.durable.receipts[receipt] = Receipt("erase", identity)
         self.settle(identity, self.durable.issued.get(identity, 0))
         one = self.visible.get(identity)
+        self.durable.log.append(Applied("erase", receipt, identity, one.generation if one else None))
         if one is None:
             return "noop"
         return "tombstoned" if self.retire(one) else "erased"
@@ -257,6 +271,10 @@ class Store:
         self.transactions, self.leases, self.retired = {}, {}, []
         survivors = [Object(one.identity, one.generation, self.kept(one)) for one in self.visible.values()]
         self.visible = {one.identity: one for one in survivors if one.copies}
+
+    def audit(self, tenant: str, domain: str) -> list[Applied]:
+        """What was done for one tenant."""
+        return [one for one in self.durable.log if (one.identity.tenant, one.identity.domain) == (tenant, domain)]
 
     def census(self) -> dict[str, object]:
         """Counts."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvassay_reference.release import registry
 from kvassay_reference.release.registry import Conditions, Fields, Interface, Registry
+from kvassay_reference.release.statement import CALLED, Statement, collapses
 
 from ...adapters.base import Rejected
 from .base import Fault, Request, Result, blinds, case
@@ -478,6 +479,48 @@ class PartialReturnsOutputs(Fault):
     )
 
 
+def collapsed(member: str, *names: str) -> type[Fault]:
+    """The fault that takes any name for one member of a statement."""
+
+    def blind(self: Fault, document: Statement) -> list[str]:
+        return [one for one in collapses(document) if one != member]
+
+    title = "".join(word.title() for word in member.split("_"))
+    members: dict[str, Any] = {
+        "__doc__": f"The member {member} of a statement may be called anything.",
+        "__module__": __name__,
+        "requirement": "REL-054",
+        "killed_by": case(*(f"statement/{name}" for name in names)),
+        "rel_collapses": blind,
+    }
+    return type(f"Collapsed{title}", (Fault,), members)
+
+
+COLLAPSES = (
+    collapsed("movement", "movement-as-approximate-retrieval", "movement-as-exact-movement"),
+    collapsed("nonresidency", "nonresidency-as-evicted-for-good", "nonresidency-as-nonresident"),
+    collapsed("hit_rate", "hit-rate-as-selector-recall", "hit-rate-as-prefix-hit-rate"),
+    collapsed("quality", "quality-as-task-quality", "quality-as-output-error", "third-sides"),
+    collapsed("sameness", "sameness-as-same-rows", "sameness-as-same-bytes"),
+    collapsed("offload", "offload-as-returns-rows", "offload-as-returns-outputs"),
+    collapsed("size", "size-as-payload-bytes", "size-as-index-bytes", "third-sides"),
+    collapsed("index_entries", "index-entries-as-shared", "index-entries-as-private"),
+    collapsed("benchmark", "benchmark-as-capacity", "benchmark-as-evidence"),
+    collapsed("owner", "owner-as-worker-placement", "owner-as-kernel-implementation", "third-sides"),
+)
+
+
+class CancelledIsCommitted(Fault):
+    """Only uncommitted rows are kept private; cancelled ones are shared."""
+
+    requirement = "REL-054"
+    killed_by = case("statement/third-sides")
+
+    def rel_collapses(self, document: Statement) -> list[str]:
+        shared = {**CALLED["index_entries"], "cancelled": "shared"}
+        return list(collapses(document, {**CALLED, "index_entries": shared}))
+
+
 FAULTS: tuple[type[Fault], ...] = (
     MissingFieldFilledIn,
     UnknownMembersIgnored,
@@ -515,4 +558,6 @@ FAULTS: tuple[type[Fault], ...] = (
     ClassifiedByQuery,
     FirstMetricAlone,
     ReportedMetricsAlone,
+    *COLLAPSES,
+    CancelledIsCommitted,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from kvassay_reference.errors import Refusal
-from kvassay_reference.release.store import TIERS, Copy, Identity, Object, Receipt, Store, Tier, Transaction
+from kvassay_reference.release.store import TIERS, Applied, Copy, Identity, Object, Receipt, Store, Tier, Transaction
 
 from .base import Fault, Request, Result, case
 
@@ -842,6 +842,93 @@ class EveryCopyMustBeRight(Stored):
             return all(self.authentic(one, copy) for other, copy in one.copies.items() if other != tier)
 
 
+# --- audit --------------------------------------------------------------------------------------------------------
+
+
+class LogOfTheProcess(Stored):
+    """Records do not survive a restart."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/outlives-rows-and-process")
+
+    class Keeps(Store):
+        def restart(self) -> None:
+            super().restart()
+            self.durable.log = []
+
+
+class RecordsOfLivingRows(Stored):
+    """A deletion takes the records of what it deletes along."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/outlives-rows-and-process", "audit/generations")
+
+    class Keeps(Store):
+        def erase(self, identity: Identity, receipt: str) -> str:
+            outcome = super().erase(identity, receipt)
+            if outcome in ("erased", "tombstoned"):
+                self.durable.log = [one for one in self.durable.log if one.identity != identity or one.op == "erase"]
+            return outcome
+
+
+class LogOfAllTenants(Stored):
+    """Whoever asks reads all records."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/of-other-tenants")
+
+    class Keeps(Store):
+        def audit(self, tenant: str, domain: str) -> list[Applied]:
+            return self.durable.log
+
+
+class LogOfTheTenantEverywhere(Stored):
+    """A tenant's records are read from any domain."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/of-other-tenants")
+
+    class Keeps(Store):
+        def audit(self, tenant: str, domain: str) -> list[Applied]:
+            return [one for one in self.durable.log if one.identity.tenant == tenant]
+
+
+class RepetitionsRecorded(Stored):
+    """Each repetition of a receipt is on record, too."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/outlives-rows-and-process")
+
+    class Keeps(Store):
+        def applied(self, id: str, receipt: Receipt) -> Receipt | None:
+            old = super().applied(id, receipt)
+            self.durable.log += [one for one in self.durable.log if old is not None and one.receipt == id][:1]
+            return old
+
+
+class AdapterUnrecorded(Stored):
+    """Records name the model and not the adapter."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/outlives-rows-and-process")
+
+    class Keeps(Store):
+        def audit(self, tenant: str, domain: str) -> list[Applied]:
+            found = super().audit(tenant, domain)
+            return [replace(one, identity=replace(one.identity, adapter="none")) for one in found]
+
+
+class EmptyDeletionsUnrecorded(Stored):
+    """A deletion that finds nothing leaves no record."""
+
+    requirement = "REL-053"
+    killed_by = case("audit/outlives-rows-and-process", "audit/generations")
+
+    class Keeps(Store):
+        def audit(self, tenant: str, domain: str) -> list[Applied]:
+            return [one for one in super().audit(tenant, domain) if one.generation is not None]
+
+
 FAULTS: tuple[type[Fault], ...] = (
     NoTenant,
     NoDomain,
@@ -901,4 +988,11 @@ FAULTS: tuple[type[Fault], ...] = (
     AnyOtherCopyIsEnough,
     DurableCopyIsEnough,
     EveryCopyMustBeRight,
+    LogOfTheProcess,
+    RecordsOfLivingRows,
+    LogOfAllTenants,
+    LogOfTheTenantEverywhere,
+    RepetitionsRecorded,
+    AdapterUnrecorded,
+    EmptyDeletionsUnrecorded,
 )
