@@ -7,6 +7,7 @@ conformance case can show, because it is one of memory or of order, names the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from kvassay_kernels import sources
 
@@ -312,3 +313,31 @@ DEFECTS = (
     ),
 )
 """In the order of the files."""
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels" / "defects.md"
+
+
+def page() -> str:
+    """The table of the documentation."""
+    lines = [
+        "# Seeded defects",
+        "",
+        "Each is one edit of a kernel, in `tests/kernels/defects.py`. `nox -s kernels` puts it in, runs the emulated engine on",
+        "the cases named here, and fails where one of them passes. A defect of memory or of order is put before its sanitizer.",
+        "`python -m tests.kernels.defects` writes this page.",
+        "",
+        "| defect | file | seen by |",
+        "|---|---|---|",
+    ]
+    for defect in DEFECTS:
+        seen = [f"`{case}`" for case in defect.killed_by]
+        if defect.reported_by:
+            seen.append({"thread": "ThreadSanitizer", "address": "AddressSanitizer"}[defect.reported_by])
+        if defect.seen_by:
+            seen.append(f"`tests/kernels/{defect.seen_by}`")
+        lines.append(f"| {defect.name} | `{defect.file}` | {', '.join(seen)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kvassay_kernels import KernelError, attention, grids, rows, runtime, sources
 from kvassay_reference.attention import Mask, State
 
+from . import defects
 from .conftest import Device, inward
 
 WITHOUT_CUDA = """
@@ -141,3 +142,12 @@ def test_every_kernel_is_compiled_for_something() -> None:
 
 def test_a_digest_of_all_texts_is_an_option_so_that_a_cache_sees_headers() -> None:
     assert f"-DTEXTS={sources.texts_digest()}" in sources.merge().options
+
+
+def test_the_documentation_lists_the_kernels_and_their_defects() -> None:
+    assert defects.PAGE.read_text(encoding="utf-8") == defects.page()
+    index = defects.PAGE.with_name("index.md").read_text(encoding="utf-8")
+    for path in sources.CSRC.glob("*.cu"):
+        assert f"`{path.name}`" in index, path.name
+    pages = {path.stem for path in defects.PAGE.parent.glob("*.md")} - {"index"}
+    assert pages == set(index.partition(":hidden:")[2].partition("```")[0].split())
