@@ -322,8 +322,9 @@ def page() -> str:
     lines = [
         "# Seeded defects",
         "",
-        "Each is one edit of a kernel, in `tests/kernels/defects.py`. `nox -s kernels` puts it in, runs the emulated engine on",
-        "the cases named here, and fails where one of them passes. A defect of memory or of order is put before its sanitizer.",
+        "Each is one edit of a kernel, in `tests/kernels/defects.py`. `nox -s kernels` puts it in, runs the emulated",
+        "engine on the cases named here, and fails where one of them passes. A defect of memory or of order is put",
+        "before its sanitizer besides.",
         "`python -m tests.kernels.defects` writes this page.",
         "",
         "| defect | file | seen by |",
