@@ -20,6 +20,7 @@ from kvassay.core import tensors
 from kvassay.core.compare import close, numbers
 from kvassay.corpus.data import fixture_module
 from kvassay.corpus.reconcile import reconciliation
+from kvassay.corpus.rules import findings
 from kvassay.corpus.schemas import problem
 from kvassay.engines.reference import Reference, ReferenceStrict
 
@@ -481,3 +482,56 @@ def test_the_example_says_in_one_line_what_is_wrong() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+# ---- documents of a user -----------------------------------------------------------------------------------------
+
+
+def a_run(**changed: Any) -> Json:
+    return {**bases.base_run("page"), **changed}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason", "text"),
+    [
+        (a_run(), "", ""),
+        (a_run(selected=[[9]]), "UNKNOWN_UNIT", ""),
+        (a_run(v={"dtype": "float16", "shape": [8, 1, 2], "data": "!!!"}), "SHAPE_MISMATCH", "no base64"),
+        (a_run(v={"dtype": "float16", "shape": [8, 1, 2], "data": "AAAA"}), "SHAPE_MISMATCH", "3 bytes where 32"),
+        (a_run(v={"dtype": "float16", "shape": [8, 1, 2], "data": [1.0]}), "SHAPE_MISMATCH", "1 values"),
+        (
+            a_run(v={"dtype": "float16", "shape": [8, 1, 1 << 24], "recipe": {"name": "hash32-v1", "seed": 1}}),
+            "SHAPE_MISMATCH",
+            "more than",
+        ),
+    ],
+)
+def test_a_recorded_run_of_a_user_is_told_in_one_line(document: Json, reason: str, text: str) -> None:
+    assert problem(document, "urn:kvassay:quality/run") is None
+    found = [(one.reason, one.text) for one in findings(document, "urn:kvassay:quality/run")]
+    assert [one[0] for one in found] == ([reason] if reason else [])
+    assert all(text in one[1] for one in found)
+
+
+def test_every_fault_of_a_report_is_told_with_its_place() -> None:
+    document = bases.base_report()
+    document["selections"][1]["measures"]["bound"] = 3.0
+    document["selections"][2]["identity"] = {**document["identity"], "layer": 9}
+    document["decisions"][0] = {**document["decisions"][0], "publishes": "exact"}
+    found = [(one.reason, one.pointer) for one in findings(document, "urn:kvassay:quality/report")]
+    assert found == [
+        ("ERROR_BOUND_MISMATCH", "/selections/1/measures/bound"),
+        ("RECEIPT_OF_OTHER_HEAD", "/selections/2/identity/layer"),
+        ("FALLBACK_ACTION_MISMATCH", "/decisions/0/publishes"),
+    ]
+
+
+def test_every_fault_of_a_plan_is_told_with_its_place() -> None:
+    document = bases.base_plan()
+    document["ablations"][1]["sweeps"][0]["points"] = 1
+    document["sources"][1]["hardware"] = None
+    found = [(one.reason, one.pointer) for one in findings(document, "urn:kvassay:quality/plan")]
+    assert found == [
+        ("SWEEP_TOO_SHORT", "/ablations/1/sweeps/0/points"),
+        ("SOURCE_CONTEXT_MISSING", "/sources/1/hardware"),
+    ]
