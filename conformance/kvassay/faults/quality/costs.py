@@ -649,7 +649,8 @@ class GapsLeftOut(Fault):
 
     def quality_transfer(self, request: Request) -> Result:
         several = sorted(request["transfers"], key=lambda one: one["started_ms"])
-        clock, moved = 0.0, []
+        clock = 0.0
+        moved: list[Request] = []
         for one in several:
             gap = max(0.0, one["started_ms"] - clock) if moved else one["started_ms"]
             shift = gap if not moved or gap > 0 else 0.0

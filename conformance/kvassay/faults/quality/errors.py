@@ -11,6 +11,7 @@ from array_api_compat import array_namespace
 from kvassay_reference.quality import losses
 from kvassay_reference.quality.losses import Errors, Masses, Outputs, Propagated
 from kvassay_reference.quality.runs import Run
+from kvassay_reference.selectors.rows import softmax
 
 from .base import Array, Fault, Request, case, found
 
@@ -486,7 +487,7 @@ class SumInHalf(Fault):
     def qlt_outputs(self, run: Run, head: int, support: Sequence[int]) -> Outputs:
         made = super().qlt_outputs(run, head, support)
         xp = array_namespace(made.dense)
-        weights = np.asarray(self.outward(losses.softmax(run.scores[head, :])), np.float16)
+        weights = np.asarray(self.outward(softmax(run.scores[head, :])), np.float16)
         values = np.asarray(self.outward(run.values), np.float16)[:, run.said["kv_head_of"][head], :]
         total = np.zeros(values.shape[1], np.float16)
         for weight, value in zip(weights, values, strict=True):

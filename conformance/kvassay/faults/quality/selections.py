@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from array_api_compat import array_namespace
-from kvassay_reference.quality import losses, runs
+from kvassay_reference.quality import runs
 from kvassay_reference.quality.losses import Masses
 from kvassay_reference.quality.runs import Chain, Run
+from kvassay_reference.selectors.rows import softmax
 
 from .base import Fault, Request, Result, case, found
 
@@ -494,6 +496,36 @@ class RereadTolerated(Fault):
         return made
 
 
+class ChainKept(Fault):
+    """The rows of a list are kept by the selector's name, and not found again for the next run."""
+
+    requirement = "QLT-007"
+    killed_by = case("units/pages-count-from-the-first-row", "order/of-ids", "chain/nothing-selected")
+    qlt_kept: Mapping[tuple[str, int], Chain] = MappingProxyType({})
+
+    def open(self) -> None:
+        super().open()
+        self.qlt_kept = {}
+
+    def qlt_chain(self, run: Run, which: int) -> Chain:
+        name = (run.said["method"], which)
+        self.qlt_kept = {name: super().qlt_chain(run, which), **self.qlt_kept}
+        return self.qlt_kept[name]
+
+
+class SelectionInOrderOfIds(Fault):
+    """A search's ids are taken to be in the order of the partition: unit i is the i-th selected."""
+
+    requirement = "QLT-004"
+    killed_by = case("units/spans")
+
+    def qlt_said(self, said: Request) -> Result:
+        made = super().qlt_said(said)
+        if made["unit"]["kind"] == "span":
+            made["unit"] = {**made["unit"], "spans": sorted(made["unit"]["spans"])}
+        return made
+
+
 # --- recall and mass ------------------------------------------------------------------------------------------------
 
 
@@ -667,7 +699,7 @@ class WeightsInBfloat16(Fault):
     killed_by = case("chain/rows", "real/rows", "mass/small-rest")
 
     def qlt_masses(self, run: Run, head: int, support: Sequence[int]) -> Masses:
-        weights = np.asarray(self.outward(losses.softmax(run.scores[head, :])), np.float32)
+        weights = np.asarray(self.outward(softmax(run.scores[head, :])), np.float32)
         bits = weights.view(np.uint32)
         rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
         inside = run.indices_of(support)
