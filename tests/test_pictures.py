@@ -17,9 +17,10 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 pytest.importorskip("sphinx_needs", reason="the extra docs is not installed")
 pytest.importorskip("matplotlib", reason="the extra docs is not installed")
 
+from kvassay.corpus import load  # noqa: E402
 from kvassay_reference.residency import TRANSITIONS  # noqa: E402
 from kvdocs.pictures import canvas, words  # noqa: E402
-from kvdocs.pictures.registry import PICTURES, drawn  # noqa: E402
+from kvdocs.pictures.registry import CORPUS, PICTURES, drawn  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
 NAMES = sorted(PICTURES)
@@ -78,7 +79,7 @@ def test_a_caption_says_where_it_comes_from(name: str) -> None:
     caption = drawn(ROOT, name).caption
     assert "\n" not in caption
     for source in PICTURES[name].sources:
-        assert source in caption
+        assert source in caption or (source == CORPUS and "Counted when this page was built" in caption)
 
 
 def test_every_picture_stands_in_one_chapter_and_no_chapter_names_another() -> None:
@@ -224,3 +225,59 @@ def test_every_state_and_every_way_is_drawn_and_none_is_forgotten() -> None:
     fewer = [row for row in TRANSITIONS if (row.state, row.event) != ("COPY_OUT", "kill")]
     with pytest.raises(KeyError, match="states that die by kill"):
         PICTURES["residency/states"].draw(Figure(), fewer)
+
+
+def test_a_recall_unit_brings_all_of_its_rows() -> None:
+    report = documents("quality/recall-units")[0]
+    drawing, said = figure("quality/recall-units")
+    for lane, selection in enumerate(report["selections"]):
+        assert sorted(map(int, marks(drawing, f"read-{lane}-"))) == selection["support"]
+        assert sorted(map(int, marks(drawing, f"best-{lane}-"))) == report["reference"]
+    assert "page selects 1 and 3 and reads 5 rows with 0.879 of the mass" in said.caption
+    report["selections"][1]["support"].remove(7)
+    report["logits"].append(9.0)
+    changed, said = figure("quality/recall-units", report)
+    assert marks(changed, "weight-")[-1] == "8"
+    assert "7" in marks(changed, "left-1-")
+    assert "page selects 1 and 3 and reads 4 rows" in said.caption
+
+
+def test_admitted_requests_are_charged_what_their_case_says() -> None:
+    cases = documents("runtime/credits")
+    drawing, said = figure("runtime/credits")
+    assert marks(drawing, "in-fifo-") == ["alpha", "gamma"]
+    assert marks(drawing, "out-fifo-") == ["beta", "delta"]
+    coalescing = "charge-exact_deadline_coalescing-"
+    assert marks(drawing, f"{coalescing}link_bytes-") == ["beta"], "the second reader joins"
+    assert marks(drawing, f"{coalescing}staging_bytes-") == ["alpha", "beta"]
+    assert "exact_deadline_coalescing admits beta and alpha and saves 4,096 bytes" in said.caption
+    admitted = words.expected(cases[0], 0, "/admitted")
+    admitted[1]["charged"]["link_bytes"] = 0
+    assert marks(figure("runtime/credits", *cases)[0], "charge-fifo-link_bytes-") == ["alpha"]
+
+
+def test_a_record_is_drawn_as_far_as_it_came() -> None:
+    records = documents("release/rollout")
+    drawing, said = figure("release/rollout")
+    assert marks(drawing, "at-1-") == ["CANARY-0", "OFF-0", "SHADOW-0"]
+    assert marks(drawing, "at-2-") == ["CANARY-0", "FULL-1000", "OFF-0", "RAMP-200", "RAMP-600", "SHADOW-0"]
+    assert marks(drawing, "back-") == ["2", "3"]
+    assert "`retrieval-approximate` is taken back from SHADOW by `quality_drop` and `illegal_fallbacks`" in said.caption
+    records[1]["transitions"] = records[1]["transitions"][:3]
+    records[1].update(rollback=None, state="RAMP")
+    after, said = figure("release/rollout", *records)
+    assert marks(after, "back-") == ["3"]
+    assert "`tiered-exact-2` stands in RAMP" in said.caption
+
+
+def test_the_matrix_counts_every_contract() -> None:
+    rows = documents("corpus/contracts")[0]
+    drawing, said = figure("corpus/contracts")
+    assert len(marks(drawing, "cell-")) == 6 * len(rows)
+    assert sum(row["example"] + row["mutation"] + row["scenario"] + row["relation"] for row in rows.values()) == len(
+        load().cases
+    )
+    rows["another"] = dict.fromkeys(rows["attention"], 1)
+    after, changed = figure("corpus/contracts", rows)
+    assert len(marks(after, "cell-")) == 6 * len(rows)
+    assert changed.caption != said.caption

@@ -19,7 +19,7 @@ def merge(figure: Figure, case: Data) -> Words:
     """Two or more states over parts of one history, each about its own largest score, and their merge."""
     parts = [_scores(step["request"], 0) for step in case["steps"] if step["op"] == "attention.partial"]
     wanted = expected(case, len(case["steps"]) - 1, "/state")
-    total = float(wanted["lse"][0])  # type: ignore[index]
+    total = float(wanted["lse"][0])
     top = max(max(scores.values()) for scores in parts)
     panels = figure.subplots(1, len(parts) + 1, sharey=True, width_ratios=[*map(len, parts), sum(map(len, parts))])
     factors = []

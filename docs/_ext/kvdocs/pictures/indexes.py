@@ -177,8 +177,8 @@ def sampling(figure: Figure, case: Data) -> Words:
     told = fixture_module("indexes.oracle").Oracle().magicpig_enumerate(request)
     values = np.asarray(request["v"]["data"], dtype=float)[:, 0]
     scores = request["scale"] * np.asarray(request["k"]["data"]) @ np.asarray(request["q"]["data"])
-    dense, mean = float(expected(case, 0, "/dense")[0]), float(expected(case, 0, "/expected")[0])  # type: ignore[index]
-    nonempty = float(expected(case, 0, "/nonempty"))  # type: ignore[arg-type]
+    dense, mean = float(expected(case, 0, "/dense")[0]), float(expected(case, 0, "/expected")[0])
+    nonempty = float(expected(case, 0, "/nonempty"))
     chances = fixture_module("indexes.oracle_hashes")
     angles = [chances.cosine(request["q"]["data"], key) for key in request["k"]["data"]]
     settings = (request["bits"], request["tables"], request["min_tables"])

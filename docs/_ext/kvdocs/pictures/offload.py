@@ -100,15 +100,15 @@ def _stall(axes: Axes, lane: int, start: float, end: float) -> None:
 def critical_ratio(figure: Figure, below: Data, above: Data, overlapped: Data) -> Words:
     """Both ideal times over the ratio of cached to new tokens, and what a measured overlap leaves of them."""
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-    critical = float(expected(below, 0, "/kappa_crit"))  # type: ignore[arg-type]
-    compute = float(expected(below, 0, "/compute_ms"))  # type: ignore[arg-type]
+    critical = float(expected(below, 0, "/kappa_crit"))
+    compute = float(expected(below, 0, "/compute_ms"))
     points = [
         (
             case,
             float(expected(case, 0, "/ratio")),
             float(expected(case, 0, "/transfer_ms")),
             expected(case, 1, "/bound"),
-        )  # type: ignore[arg-type]
+        )
         for case in (below, above)
     ]
     reach = max(abs(ratio - critical) for _, ratio, _, _ in points) * 2.2
@@ -192,7 +192,7 @@ def _overlap(axes: Axes, case: Data) -> list[tuple[float, float]]:
     """Time of a step by overlap, for the steps that share the first one's tokens."""
     first = case["steps"][0]["request"]
     rows = [
-        (step["request"]["eta"]["value"], float(expected(case, i, "/overlapped_ms")))  # type: ignore[arg-type]
+        (step["request"]["eta"]["value"], float(expected(case, i, "/overlapped_ms")))
         for i, step in enumerate(case["steps"])
         if step["request"]["cached_tokens"] == first["cached_tokens"]
     ]

@@ -11,11 +11,15 @@ from matplotlib.figure import Figure
 
 from .. import data
 from ..markdown import need
-from . import attention, canvas, indexes, memory, offload, residency, selectors
-from .words import Words
+from . import attention, canvas, corpus, indexes, memory, offload, quality, release, residency, runtime, selectors
+from .words import Words, listed
 
 Data = dict[str, Any]
 Draw = Callable[..., Words]
+
+
+CORPUS = "corpus"
+"""The source of a picture that counts cases, requirements and faults."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +29,14 @@ class Picture:
     draw: Draw
     """Takes the figure and the sources' documents, and returns the words for it."""
     sources: tuple[str, ...]
-    """Ids of cases, or files below ``fixtures/`` by their names with suffix."""
+    """Ids of cases, or files below ``fixtures/`` by their names with suffix; :data:`CORPUS` for counts of all."""
     width: float
     height: float
     """Inches."""
 
     def documents(self, root: Path) -> list[Data]:
         """The sources' documents in order; raises :class:`KeyError` or :class:`OSError` where one is not there."""
-        return [
-            data.load(root / "fixtures" / source) if source.endswith(".json") else data.case(root, source)
-            for source in self.sources
-        ]
+        return [_document(root, source) for source in self.sources]
 
     def figure(self, name: str, *documents: Data) -> tuple[Figure, Words]:
         """The figure drawn from given documents, and its words."""
@@ -57,6 +58,7 @@ class Drawing:
 
 PICTURES: dict[str, Picture] = {
     "attention/merge": Picture(attention.merge, ("attention/merge/split-at-4",), 7.4, 2.9),
+    "corpus/contracts": Picture(corpus.contracts, (CORPUS,), 7.4, 4.6),
     "indexes/hierarchy": Picture(indexes.hierarchy, ("indexes/base.json", "indexes/adversary.json"), 7.4, 4.2),
     "indexes/sampling": Picture(indexes.sampling, ("indexes/magicpig/biased-at-finite-samples",), 7.4, 3.4),
     "memory/clusters": Picture(memory.clusters, ("memory/base.json",), 7.4, 3.6),
@@ -68,7 +70,20 @@ PICTURES: dict[str, Picture] = {
         3.1,
     ),
     "offload/pipeline": Picture(offload.pipeline, ("offload/base.json",), 7.4, 3.0),
+    "quality/recall-units": Picture(quality.recall_units, ("quality/report.json",), 7.4, 3.7),
+    "release/rollout": Picture(
+        release.rollout,
+        ("release/record-exact.json", "release/record-full.json", "release/record-approximate.json"),
+        7.4,
+        3.4,
+    ),
     "residency/states": Picture(residency.states, (), 7.4, 4.6),
+    "runtime/credits": Picture(
+        runtime.admissions,
+        ("runtime/policies/base-fifo", "runtime/policies/base-earliest-deadline", "runtime/policies/base"),
+        7.4,
+        4.4,
+    ),
     "selectors/quest-boxes": Picture(
         selectors.quest_boxes, ("selectors/quest-pages/one-page-misses-two-find",), 7.4, 3.7
     ),
@@ -83,13 +98,28 @@ def drawn(root: Path, name: str) -> Drawing:
     with canvas.styled(name):
         figure, words = picture.figure(name, *picture.documents(root))
         svg = canvas.svg(figure, name, words.alt)
-    named = [f"`fixtures/{s}`" if s.endswith(".json") else need(s) for s in picture.sources]
-    origin = words.origin or f"Drawn from {' and '.join([', '.join(named[:-1]), named[-1]] if named[1:] else named)}."
-    return Drawing(svg, f"{words.caption} {origin}", tuple(map(_file, picture.sources)))
+    origin = words.origin or f"Drawn from {listed([_named(source) for source in picture.sources])}."
+    files = [file for source in picture.sources for file in _files(root, source)]
+    return Drawing(svg, f"{words.caption} {origin}", tuple(files))
 
 
-def _file(source: str) -> str:
+def _document(root: Path, source: str) -> Data:
+    if source == CORPUS:
+        return corpus.census(root)
     if source.endswith(".json"):
-        return f"fixtures/{source}"
+        return data.load(root / "fixtures" / source)
+    return data.case(root, source)
+
+
+def _named(source: str) -> str:
+    return f"`fixtures/{source}`" if source.endswith(".json") else need(source)
+
+
+def _files(root: Path, source: str) -> list[str]:
+    """Files of the repository that a source stands in."""
+    if source == CORPUS:
+        return sorted(path.relative_to(root).as_posix() for path in (root / "fixtures").glob("*/cases/*.json"))
+    if source.endswith(".json"):
+        return [f"fixtures/{source}"]
     contract, group, _ = source.split("/", 2)
-    return f"fixtures/{contract}/cases/{group}.json"
+    return [f"fixtures/{contract}/cases/{group}.json"]

@@ -24,7 +24,7 @@ def quest_boxes(figure: Figure, case: Data) -> Words:
     keys = np.asarray(request["k"]["data"])[:, 0, :]
     bounds = np.asarray(expected(case, 0, "/bounds"))[0]
     budgets = {
-        step["request"]["budget_pages"]: expected(case, i, "/pages")[0]  # type: ignore[index]
+        step["request"]["budget_pages"]: expected(case, i, "/pages")[0]
         for i, step in enumerate(case["steps"])
         if step["op"] == "quest.select"
     }

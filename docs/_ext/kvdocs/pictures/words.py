@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,9 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def expected(case: dict[str, object], step: int, at: str) -> object:
+def expected(case: dict[str, Any], step: int, at: str) -> Any:
     """The value that a case expects of a step at a pointer of the reply; raises :class:`KeyError`."""
-    steps = case["steps"]
-    assert isinstance(steps, list)
-    expect = steps[step]["expect"]
+    expect = case["steps"][step]["expect"]
     for row in [*expect.get("close", ()), *expect.get("equals", ())]:
         if row["at"] == at:
             return row["value"]
