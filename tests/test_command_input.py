@@ -39,6 +39,7 @@ def test_a_request_of_a_case_file_meets_its_schema(tmp_path: Path) -> None:
     first = document["cases"][0]["steps"][0]
     assert first["op"] == "residency.open"
     first["request"]["slots"] = 10**30
+    document["cases"][0]["id"] = "residency/mine/too-many"
     document["digest"] = digest(document["cases"])
     path.write_text(dump(document), encoding="utf-8")
     with pytest.raises(CorpusError, match="step 0: the request does not meet its schema: /slots"):
@@ -49,8 +50,28 @@ def test_a_repetition_takes_its_number_from_an_earlier_step(tmp_path: Path) -> N
     document = copy.deepcopy(read_json(root() / "fixtures" / "residency" / "cases" / "aba.json"))
     document["cases"] = document["cases"][:1]
     document["cases"][0]["steps"][0]["repeat"] = {"times": "slots"}
+    document["cases"][0]["id"] = "residency/mine/repeated"
     document["digest"] = digest(document["cases"])
     path = tmp_path / "case.json"
     path.write_text(dump(document), encoding="utf-8")
     with pytest.raises(CorpusError, match="step 0 uses slots before it is bound"):
         with_cases(load(), [path])
+
+
+def test_a_case_of_ones_own_has_an_id_of_its_own(tmp_path: Path, capsys: Any) -> None:
+    document = copy.deepcopy(read_json(root() / "fixtures" / "residency" / "cases" / "aba.json"))
+    document["cases"] = document["cases"][:1]
+    name = document["cases"][0]["id"]
+    document["cases"][0]["title"] = "Another one"
+    document["digest"] = digest(document["cases"])
+    path = tmp_path / "case.json"
+    path.write_text(dump(document), encoding="utf-8")
+    words = ["run", "--adapter", "reference", "--in-process", "--case-file", str(path)]
+    assert status(words) == 2
+    told = capsys.readouterr().err.strip()
+    assert f"/cases/0/id: {name} is a case of the corpus that differs" in told
+    assert len(told.splitlines()) == 1
+    document["cases"][0]["id"] = "residency/mine/another"
+    document["digest"] = digest(document["cases"])
+    path.write_text(dump(document), encoding="utf-8")
+    assert status(words) == 0

@@ -14,6 +14,7 @@ import pytest
 from kvassay.adapters.base import EngineAdapter, EngineInfo, Rejected
 from kvassay.adapters.local import InProcess
 from kvassay.cli import status
+from kvassay.core.engine import NotSupported
 from kvassay.core.judge import judge
 from kvassay.core.model import Verdict
 from kvassay.corpus import CorpusError, load
@@ -27,9 +28,13 @@ from kvassay.fuzz.case import document
 from kvassay.fuzz.contract import Step
 from kvassay.fuzz.detection import detect
 from kvassay.fuzz.machine import state_machine
-from kvassay.fuzz.run import Bug, Fuzzer, Options, Summary
+from kvassay.fuzz.residency_names import families
+from kvassay.fuzz.residency_patterns import PATTERNS, Pattern
+from kvassay.fuzz.residency_words import WORD, WORDS
+from kvassay.fuzz.run import Bug, Fuzzer, Options, RandomDraw, Summary
 from kvassay.fuzz.shrink import Recorded, Repeated, cut, simpler, without
 from kvassay.fuzz.trial import Trial
+from kvassay.monitors.caller import PLAIN_KEY
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -170,6 +175,13 @@ def test_time_and_findings_end_a_run() -> None:
     assert fuzz(kvassay.faults.RemovedInNameOnly, "residency", 400, max_findings=1).ended == "findings"
 
 
+def test_a_run_without_a_call_shows_nothing(run: Run) -> None:
+    assert fuzz(Reference, "residency", 1).exit_code == 0
+    words = ["fuzz", "--contract", "residency", "--adapter", "reference", "--in-process", "--time-budget", "1e-9"]
+    code, out, _ = run(*words)
+    assert (code, "no call was made" in out) == (2, True)
+
+
 def test_an_engine_that_does_not_open_ends_the_run() -> None:
     class Shut(Reference):
         def residency_open(self, request: Any) -> Any:
@@ -235,6 +247,51 @@ def dead_handles(*, probe: bool) -> int:
 def test_handles_of_what_is_over_are_used_where_fencing_is_claimed_or_probed() -> None:
     assert dead_handles(probe=False) == 0
     assert dead_handles(probe=True) > 0
+
+
+# --- patterns -----------------------------------------------------------------------------------------------------
+
+
+def test_patterns_are_said_in_words_that_there_are_and_under_names_of_their_own() -> None:
+    scene = contracts.find("residency").scene(InProcess(Reference).description, lambda step: NotSupported(""))
+    assert {pattern.name for pattern in PATTERNS} <= scene.rules.keys()
+    names = [pattern.name.replace("-", "_") for pattern in PATTERNS]
+    assert not set(names) & {name for name in dir(scene) if not name.startswith("_")}
+    assert len(set(names)) == len(names)
+    for pattern in PATTERNS:
+        assert {f"residency.{name}" for name in pattern.needs} <= Reference.capabilities.keys()
+        for word in pattern.words.split():
+            found = WORD.fullmatch(word)
+            assert found is not None
+            assert found[1] in WORDS, word
+
+
+def test_every_word_is_in_a_pattern() -> None:
+    said = {WORD.fullmatch(word)[1] for pattern in PATTERNS for word in pattern.words.split()}  # type: ignore[index]
+    assert said == set(WORDS)
+
+
+@pytest.mark.parametrize("chosen", PATTERNS, ids=lambda pattern: pattern.name)
+def test_a_pattern_makes_most_of_its_calls_on_the_reference(chosen: Pattern) -> None:
+    """A pattern whose calls are all illegal would stand there for nothing."""
+    made = []
+    for example in range(12):
+        trial = Trial(InProcess(Reference), contracts.find("residency"))
+        trial.open()
+        draw = RandomDraw(7, example)
+        trial.scene.open(draw)
+        before = trial.calls
+        trial.scene.rules[chosen.name][1](draw)
+        made.append(trial.calls - before)
+    assert sum(made) / len(made) > 0.75 * len(chosen.words.split())
+
+
+@pytest.mark.parametrize(("opaque", "tenants"), [(False, False), (False, True), (True, False), (True, True)])
+def test_families_of_names_keep_to_what_an_engine_claims(*, opaque: bool, tenants: bool) -> None:
+    for names in families(opaque=opaque, tenants=tenants):
+        assert len(set(names.keys)) == len(names.keys) == 3
+        assert tenants or not names.tenants
+        assert opaque or all(PLAIN_KEY.fullmatch(key) for key in names.keys)
 
 
 # --- shrinking ----------------------------------------------------------------------------------------------------

@@ -154,6 +154,68 @@ def test_what_it_need_not(calls: list[Call], claims: dict[str, Any]) -> None:
     assert told(calls, **claims).holds
 
 
+DEAD = [reserve("t", "store", "a", "granted", A), ("cancel", {"txn": "t"}, {"outcome": "dead"})]
+EXPIRED: list[Call] = [
+    opened(write_ttl_ms=10),
+    reserve("t", "store", "a", "granted", A),
+    ("control.advance_clock", {"by_ms": 10}, {"now_ms": 10}),
+]
+
+
+@pytest.mark.parametrize(
+    ("calls", "claims"),
+    [([opened(), *DEAD], {"fences": True}), (EXPIRED, {"fences": True, "exact_clock": True})],
+)
+def test_a_fence_lets_a_key_be_stored_again_at_once(calls: list[Call], claims: dict[str, Any]) -> None:
+    """Over a dead transaction alone, where the engine says so, and where there is room."""
+    again, taken = reserve("u", "store", "a", "pending", B), reserve("u", "store", "a", "granted", B)
+    outcome = told([*calls, again], **ALL, **claims)
+    assert outcome.finding is not None
+    assert outcome.finding.message.startswith("ROOM_REFUSED: ")
+    for name in claims:
+        assert told([*calls, again], **ALL, **{one: True for one in claims if one != name}).holds
+    assert told([*calls, taken], **ALL, **claims).holds
+    one_slot = [("open", calls[0][1], {"slots": 1, "slot_bytes": 8}), *calls[1:]]
+    assert told([*one_slot, reserve("u", "store", "a", "refused", B)], **ALL, **claims).holds
+    assert told([*calls, taken, reserve("v", "store", "a", "pending", C)], **ALL, **claims).holds
+
+
+def test_what_nobody_holds_can_be_given_up() -> None:
+    remove: Call = ("remove", {"keys": ["a"]}, Refused("LAST_AUTHORITY"))
+    outcome = told([opened(), put("a", A), remove], **ALL)
+    assert outcome.finding is not None
+    assert outcome.finding.message.startswith("CALL_REFUSED: ")
+    assert told([opened(), put("a", A), reserve("t", "store", "a", "granted", B), remove], **ALL).holds
+
+
+def test_a_tier_that_rows_were_released_from_is_told_no_longer() -> None:
+    release: Call = ("remove", {"keys": ["a"], "tier": "device"}, {"outcomes": ["removed"]})
+
+    def look(tier: str) -> list[Call]:
+        return [("lookup", {"keys": ["a"]}, {"states": ["ready"], "tiers": [tier]})]
+
+    calls = [opened(slots=4), put("a", A), *STORED, *look("device"), release]
+    claims = {**ALL, "authority": True}
+    assert told([*calls, *look("host")], **claims).holds
+    outcome = told([*calls, *look("device")], **claims)
+    assert outcome.finding is not None
+    assert outcome.finding.message.startswith("OUTCOME_FALSE: /tiers/0 is 'device'")
+    loaded = [reserve("u", "load", "a"), copy("u", 8), complete("u")]
+    assert told([*calls, *loaded, *look("device")], **claims).holds
+    assert told([*calls, put("a", B, "replaced"), *look("device")], **claims).holds
+    assert told([*calls, *look("device")], **ALL).holds
+
+
+def test_a_waiter_is_done_with_a_copy_that_went_on_after_its_owner() -> None:
+    """Also where the rows were evicted in between: nobody can say by then whether the copy had to go on."""
+    waiting = [*STORED, reserve("u", "load", "a"), reserve("v", "load", "a", "joined")]
+    gone = [("cancel", {"txn": "u"}, {"outcome": "detached"}), ("control.inject", EVICT, {"damaged": True})]
+    assert told([opened(), *waiting, *gone, copy("u", 8), complete("u"), complete("v")], **ALL).holds
+
+
+EVICT = {"key": "a", "fault": "evict"}
+
+
 def test_before_its_limit_a_reservation_holds() -> None:
     calls = [
         opened(write_ttl_ms=10),

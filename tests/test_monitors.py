@@ -231,6 +231,59 @@ def test_a_damaged_load_that_is_done_is_not_passed() -> None:
     assert watch(script)[0] is Verdict.PASS
 
 
+def corrupt(key: str) -> Told:
+    return "control.inject", {"key": key, "fault": "corrupt"}, {"damaged": True}
+
+
+WAITING = (*STORED, load_("t", "a"), load_("u", "a", "joined"), copy("t"))
+
+
+def test_a_waiter_gets_rows_that_were_validated() -> None:
+    """Before the copy is called done damaged rows are nobody's; after it they are damaged below whoever has them."""
+    early = (*STORED, load_("t", "a"), load_("u", "a", "joined"), corrupt("a"), copy("t", data=9))
+    assert watch((*early, copy("u", 0, data=9)), joins=True, checksums=True)[0] is Verdict.FAIL
+    assert watch((*early, copy("u", 0, data=9)), joins=True)[0] is Verdict.PASS
+    assert watch((*early, copy("u", 0)), joins=True, checksums=True)[0] is Verdict.PASS
+    late = (*WAITING, complete("t"), corrupt("a"), copy("u", 0, data=9))
+    assert watch(late, joins=True, checksums=True)[0] is Verdict.PASS
+
+
+def test_a_load_waits_for_the_same_rows() -> None:
+    replaced = (*STORED, load_("t", "a"), store("v", "a", 2, 1), copy("v"), complete("v"))
+    verdict, message = watch((*replaced, load_("u", "a", "joined")), joins=True)
+    assert (verdict, message.partition(":")[0]) == (Verdict.FAIL, "JOINED_NOTHING")
+    assert watch((*replaced, load_("u", "a"), load_("w", "a", "joined")), joins=True)[0] is Verdict.PASS
+    again = (*STORED, load_("t", "a"), store("v", "a", 1, 1), copy("v"), complete("v"))
+    assert watch((*again, load_("u", "a", "joined")), joins=True)[0] is Verdict.PASS
+    assert watch((store("v", "a", 2), load_("u", "a", "joined")), joins=True)[0] is Verdict.PASS
+
+
+def test_a_lease_protects_the_tier_that_it_reads() -> None:
+    below: Told = ("reserve", {"mode": "load", "keys": ["a"], "owner": "r"}, {"txn": "t", "grants": [BELOW]})
+    calls = (*STORED, lookup_in("a", "secondary"), below)
+    assert watch((*calls, remove("a", tier="host")), authority=True)[0] is Verdict.PASS
+    assert watch((*calls, remove("a", tier="secondary")), authority=True)[0] is Verdict.FAIL
+    assert watch((*calls, remove("a")), authority=True)[0] is Verdict.FAIL
+
+
+BELOW = {"outcome": "granted", "tier": "secondary"}
+
+
+def lookup_in(key: str, tier: str) -> Told:
+    return "lookup", {"keys": [key]}, {"states": ["ready"], "tiers": [tier]}
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_rows_that_may_lie_below_are_not_the_last(*, crowded: bool) -> None:
+    """The put of another key may have spilled them; then the load brought them back beside what was spilled."""
+    claims = {"authority": True, "secondary": True, "exact_slots": True}
+    other = (put("b", 2), put("c", 3)) if crowded else ()
+    calls = (put("a", 1), *other, load_("t", "a"), copy("t"), complete("t"), remove("a", tier="device"))
+    assert watch(calls, **claims)[0] is (Verdict.PASS if crowded else Verdict.FAIL)
+    renewed = (*calls[:-1], put("a", 4, "replaced"), remove("a", tier="device"))
+    assert watch(renewed, **claims)[0] is Verdict.FAIL
+
+
 def test_an_engine_that_was_not_called_shows_nothing() -> None:
     uncalled: Told = ("put", {"key": "a", "data": rows(1)}, {"outcome": "stored", "engine_calls": 0})
     assert watch([uncalled])[0] is Verdict.INCONCLUSIVE

@@ -514,6 +514,19 @@ def test_a_trace_that_cannot_be_written_is_one_line(kvassay: Command, tmp_path: 
     assert len([line for line in err.splitlines() if line.startswith("kvassay: ")]) == 1
 
 
+def test_a_trace_replaces_no_file(kvassay: Command, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    arguments = ("run", "--adapter", "reference", "--contract", "lifecycle", "-k", "crash", "--trace", path)
+    path.write_text("precious", encoding="utf-8")
+    code, _, err = kvassay(*arguments)
+    assert code == 2
+    assert "run.jsonl: it is there already, and a trace replaces no file" in err
+    assert path.read_text(encoding="utf-8") == "precious"
+    path.write_text("", encoding="utf-8")
+    assert kvassay(*arguments)[0] == 0
+    assert path.read_text(encoding="utf-8").startswith('{"trace":')
+
+
 def test_a_recording_is_the_engine_and_keeps_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     engine = recording(InProcess(Reference), path, process="p")

@@ -91,7 +91,7 @@ def command(**options: Any) -> int:
     if options["json_report"]:
         write(options["json_report"], dump({**summary.to_json(), "files": [str(path) for path in told.files]}))
     told.conclude(summary)
-    return 1 if summary.bugs else 0
+    return summary.exit_code
 
 
 def _engine(options: dict[str, Any], corpus: Corpus) -> Engine:
@@ -169,6 +169,8 @@ class Telling:
             ends = {"time": "the time was up", "findings": "enough was found", "engine": "the engine does not open"}
             line.append(f"; {ends[summary.ended]}")
         say(self.console, line)
+        if not summary.calls and not summary.bugs:
+            say(self.console, Text("no call was made, so that nothing is known of this engine", "bold red"))
 
 
 def compact(request: Any) -> str:

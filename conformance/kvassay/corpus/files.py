@@ -19,7 +19,10 @@ from .schemas import validate
 
 
 def with_cases(corpus: Corpus, files: Sequence[Path]) -> Corpus:
-    """The corpus with the cases of these files for its own; raises :class:`CorpusError` for what cannot be judged."""
+    """The corpus with the cases of these files for its own; raises :class:`CorpusError` for what cannot be judged.
+
+    The id of a case that the corpus ships stands for that case alone: a report must not show another under it.
+    """
     raw: dict[str, Any] = {}
     cases: list[Case] = []
     for path in files:
@@ -31,6 +34,9 @@ def with_cases(corpus: Corpus, files: Sequence[Path]) -> Corpus:
             at = f"/cases/{index}"
             if row["id"] in raw:
                 raise CorpusError(f"the id {row['id']} stands twice", file=str(path), pointer=f"{at}/id")
+            if corpus.raw_cases.get(row["id"], row) != row:
+                told = f"{row['id']} is a case of the corpus that differs; a case of your own has its own id"
+                raise CorpusError(told, file=str(path), pointer=f"{at}/id")
             raw[row["id"]] = row
             cases.append(_case(corpus, row, str(path), at))
     named = digest([corpus.digest, raw])

@@ -202,7 +202,7 @@ class Adapter(EngineAdapter):
         data = file.read_bytes()
         self.manager.delete_l1_keys([key], force=True)
         if fault == "corrupt":
-            file.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+            file.write_bytes(bytes(byte ^ 1 for byte in data[:1]) + data[1:])
         elif fault == "truncate":
             file.write_bytes(data[: len(data) // 2])
         elif fault == "drop":

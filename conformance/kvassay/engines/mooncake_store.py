@@ -36,6 +36,7 @@ from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
 from ..adapters.base import EngineAdapter, EngineInfo, Rejected
 from ..core.tensors import Array
+from ._replies import told
 from .wall_clock import WallClock
 
 ADAPTERS = {"mooncake": "Adapter", "mooncake-upsert": "Upsert", "mooncake-one-client": "OneClient"}
@@ -304,11 +305,6 @@ class OneClient(Adapter):
     """All owners share a client."""
 
     clients: ClassVar[int] = 1
-
-
-def told(calls: int, **members: Any) -> Result:
-    """A reply, with the number of calls that reached the store."""
-    return {**members, "engine_calls": calls}
 
 
 def outcome(mode: str, code: int, there: bool) -> str:

@@ -94,7 +94,7 @@ class Adapter(EngineAdapter):
             return {"damaged": False}
         rows, fault = file.read_bytes(), request["fault"]
         if fault == "corrupt":
-            file.write_bytes(bytes([rows[0] ^ 1]) + rows[1:])
+            file.write_bytes(bytes(byte ^ 1 for byte in rows[:1]) + rows[1:])
         elif fault == "truncate":
             file.write_bytes(rows[: len(rows) // 2])
         elif fault == "drop":

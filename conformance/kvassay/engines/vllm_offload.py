@@ -41,6 +41,7 @@ from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 from ..adapters.base import EngineAdapter, EngineInfo, Rejected
 from ..core.tensors import Array
+from ._replies import told
 from ._vllm_config import offloading_config
 
 ADAPTERS = {
@@ -444,8 +445,3 @@ def asserted(call: Callable[[], None]) -> None:
         call()
     except AssertionError as refusal:
         raise Rejected(None, str(refusal)) from refusal
-
-
-def told(calls: int, **members: Any) -> Result:
-    """A reply, with the number of calls that reached the manager."""
-    return {**members, "engine_calls": calls}

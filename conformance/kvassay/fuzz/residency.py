@@ -27,21 +27,20 @@ from ..monitors.keeping import Keeping
 from ..monitors.residency import State, digest
 from .contract import Draw, Illegal, Make, Rule, Step
 from .replayed import Replayed, reason
+from .residency_names import TENANTS, families
+from .residency_patterns import PATTERNS
 from .residency_plans import DOCUMENTS, PLANS
+from .residency_words import Telling
 
 Request = dict[str, Any]
-PLAIN = (("a", "b", "c"), ("c", "a", "b"), ("p", "p1", "p12"), ("a-b", "b", "ab"), ("007", "7", "07"))
-"""Keys of one example; the families differ where engines cut, join, fold or parse keys."""
-LONG = ("k" * 128, "k" * 128 + "a", "k" * 127 + "b")
-OPAQUE = (("Aa", "aA", "aa"), ("x/y", "x_y", "x y"), ("\u00e9", "e", "e\u0301"), ("a:b", "a", "b"), LONG)
-"""Keys of engines that take any text."""
 OWNERS = ("r1", "r2")
-TENANTS = (("t1", "t2"), ("t", "t-a"))
 MOVES, PLAN, MANIFEST = "residency", "residency-plan", "residency-manifest"
 """What a sequence is about: a store, plans, documents."""
 STATELESS = PLANS.keys() | DOCUMENTS.keys()
 RULES = frozenset({*residency.Rule, *keeping.Fault})
 TTL_MS = 10
+MANY = 18
+"""Slots of a sequence about many keys: more than tables and rings of sixteen have."""
 MOST_ALTERNATIVES = 32
 
 
@@ -185,11 +184,11 @@ class ResidencyScene:
 
     def open(self, draw: Draw) -> None:
         """An empty store."""
-        families = (*PLAIN[:2] * 3, *PLAIN, *(OPAQUE if self.claims("opaque_keys") else ()))
-        self.keys = draw.pick(families)[: draw.pick((2, 2, 1, 3))]
-        self.tenants = draw.pick(TENANTS) if self.claims("tenants") and draw.chance(40) else ()
+        names = draw.pick(families(opaque=self.claims("opaque_keys"), tenants=self.claims("tenants")))
+        self.keys = names.keys[: draw.pick((2, 2, 1, 3))]
+        self.tenants = names.tenants or (draw.pick(TENANTS) if self.claims("tenants") and draw.chance(40) else ())
         self.slot_bytes = 8 if draw.chance(90) else 520
-        request: Request = {"slots": 18 if draw.chance(4) else draw.pick((2, 3, 1, 2)), "slot_bytes": self.slot_bytes}
+        request: Request = {"slots": MANY if draw.chance(4) else draw.pick((2, 3, 1, 2)), "slot_bytes": self.slot_bytes}
         for mode in ("write", "read"):
             if self.claims(f"expiry_{mode}") and draw.chance(50):
                 request[f"{mode}_ttl_ms"] = draw.pick((TTL_MS, 2 * TTL_MS))
@@ -224,7 +223,14 @@ class ResidencyScene:
             "between": (8, self.between, moves),
             "join": (3, self.join, moves and self.claims("joins")),
         }
+        for pattern in PATTERNS if moves else ():
+            fits = all(self.claims(name) for name in pattern.needs)
+            found[pattern.name] = (pattern.weight, functools.partial(self.act_out, pattern.words), fits)
         return {name: (weight, rule) for name, (weight, rule, fits) in found.items() if fits}
+
+    def act_out(self, words: str, draw: Draw) -> None:
+        """A pattern."""
+        Telling(self, draw).tell(words)
 
     def put(self, draw: Draw) -> None:
         """Rows of a key in one call."""
@@ -311,12 +317,13 @@ class ResidencyScene:
             key = draw.pick(list(receipts))
             name = draw.pick(("bytes", "slot", "generation", "owner", "checksum"))
             grant = handle.grants[handle.request["keys"].index(key)]
+            true = receipts[key]["checksum"]
             wrong: Request = {
                 "bytes": draw.pick((self.slot_bytes - 1, self.slot_bytes + 1, 0, self.slot_bytes // 2)),
                 "slot": draw.pick((grant.get("slot", 0) + 1, 0, 7)),
                 "generation": draw.pick((grant.get("generation", 0) + 1, 0, 9)),
                 "owner": draw.pick(("r1", "r2", "r3")),
-                "checksum": draw.pick(["5" * 64, *sorted(self.rows)]),
+                "checksum": draw.pick(["5" * 64, true[:-1] + other_digit(true[-1]), *sorted(self.rows)]),
             }
             if len(receipts) > 1 and draw.chance(25):
                 receipts = dict(zip(receipts, reversed(receipts.values()), strict=True))
@@ -344,7 +351,7 @@ class ResidencyScene:
     def over(self, draw: Draw) -> None:
         """Use the handle of a transaction that is over, or one that never was."""
         over = [handle for handle in self.handles if not self.is_open(handle)]
-        handle = self.bound(draw.pick(over)) if over and not draw.chance(5) else "no-such-transaction"
+        handle = self.bound(draw.pick(over)) if over and not draw.chance(12) else "no-such-transaction"
         op = draw.pick(("copy", "complete", "complete", "cancel"))
         self.make(Step(f"residency.{op}", {"txn": handle}))
 
@@ -477,14 +484,18 @@ class ResidencyScene:
         self.make(Step("control.inject", {"key": draw.pick(self.keys), **self.somewhere(draw), "fault": fault}))
 
     def fill(self, draw: Draw) -> None:
-        """More keys than there are slots, so that something is evicted or refused."""
+        """As many keys as there are slots, or one more, so that something is evicted or refused; they may be read."""
         puts = "residency.put" in self.ops and draw.chance(50)
-        for index in range((self.slots or 2) + draw.integer(0, 1)):
-            key = f"x{index}"
+        keys = [f"x{index}" for index in range((self.slots or 2) + draw.integer(0, 1))]
+        for key in keys:
             if puts:
                 self.make(Step("residency.put", {"key": key, "data": self.fresh(draw, {}, key)}))
             else:
                 self.through(self.reserve("store", [key], "r1", {}, draw))
+        if draw.chance(70 if self.slots == MANY else 15):
+            self.try_(Step("residency.lookup", {"keys": keys}))
+            for key in keys:
+                self.try_(Step("residency.get", {"key": key}))
 
     # --- what they share ------------------------------------------------------------------------------------------
 
@@ -500,22 +511,31 @@ class ResidencyScene:
             chosen.append(keys.pop(draw.integer(0, len(keys) - 1)))
         return chosen
 
-    def fresh(self, draw: Draw, where: Request, key: str) -> NDArray[np.uint8]:
-        """Rows that nobody brought before; of a key that has some, seldom the same again."""
+    def fresh(self, draw: Draw, where: Request, key: str, *, same: bool | None = None) -> NDArray[np.uint8]:
+        """Rows that nobody brought before; of a key that has some, seldom the same again where none is said."""
         whose = (where.get("tenant", ""), key)
         known = self.stored.get(whose)
-        if known is not None and (self.claims("content_addressed") or draw.chance(15)):
+        if known is not None and (self.claims("content_addressed") or (draw.chance(15) if same is None else same)):
             return known
         self.serial += 1
         data = rows_of(self.serial, self.slot_bytes)
         self.stored[whose] = self.rows[digest(data)] = data
         return data
 
-    def reserve(self, mode: str, keys: Sequence[str], owner: str, where: Request, draw: Draw) -> Handle | None:
-        """Begin a transaction; its handle, if there is one."""
+    def reserve(
+        self,
+        mode: str,
+        keys: Sequence[str],
+        owner: str,
+        where: Request,
+        draw: Draw,
+        *,
+        same: bool | None = None,
+    ) -> Handle | None:
+        """Begin a transaction; its handle, if there is one. ``same`` says whether a store brings the rows again."""
         name = f"t{len(self.handles) + 1}"
         request: Request = {"mode": mode, "keys": list(keys), **where, "owner": owner}
-        data = [self.fresh(draw, where, key) for key in keys] if mode == "store" else []
+        data = [self.fresh(draw, where, key, same=same) for key in keys] if mode == "store" else []
         bind = {name: "/txn"}
         for index in range(len(keys)) if self.claims("receipts") else ():
             bind |= {f"{name}_{part}_{index}": f"/grants/{index}/{part}" for part in ("slot", "generation")}
@@ -565,6 +585,11 @@ def rows_of(serial: int, size: int) -> NDArray[np.uint8]:
     rows = ((np.arange(size) * 31 + serial * 7) % 251).astype(np.uint8)
     rows.flags.writeable = False
     return rows
+
+
+def other_digit(digit: str) -> str:
+    """A hexadecimal digit that is another one."""
+    return "0" if digit != "0" else "1"
 
 
 @functools.cache

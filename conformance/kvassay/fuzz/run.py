@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..core.engine import Engine
 from ..core.model import EngineDescription, Json
+from ..core.report import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from ..corpus import Corpus, CorpusError
 from . import case as cases
 from .contract import Contract, Draw, Illegal, Rule, Step, find
@@ -72,6 +73,13 @@ class Summary:
     bugs: list[Bug] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
     """Ops that the engine declares and called unsupported."""
+
+    @property
+    def exit_code(self) -> int:
+        """Status of a command: nothing found, something found, or not a single call made."""
+        if self.bugs:
+            return EXIT_FAILED
+        return EXIT_OK if self.calls else EXIT_USAGE
 
     def to_json(self) -> dict[str, Any]:
         """The summary as data."""

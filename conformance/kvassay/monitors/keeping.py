@@ -83,6 +83,8 @@ SPOKEN = frozenset(
 ENDING = ("residency.cancel", "residency.reset", "control.advance_clock")
 """Ops by which a transaction can be dropped without its completion."""
 OVER_AND_DONE = ("unknown", "flushed", "empty")
+NEAREST = ("device", "host", "secondary", "remote")
+"""Tiers, the one that a reader would use first."""
 NO_DEMAND: Members = {}
 
 
@@ -115,6 +117,10 @@ class Keeping:
         """The transaction that it completes."""
         self.shadows: dict[str, list[Key]] = {}
         """Transactions that the monitor dropped and whose completion has not come, and what they moved."""
+        self.cancelled: set[str] = set()
+        """Transactions that are dead because their owner went away."""
+        self.released: set[Key] = set()
+        """Keys whose device replica was given up, and that nothing brought back to the device."""
         self.asks = not monitor.claims("async")
 
     # --- replies ------------------------------------------------------------------------------------------------
@@ -166,6 +172,15 @@ class Keeping:
         """Whether a transaction that is not over names the key."""
         named = any(one.state is not State.REFUSED for one, _ in self.monitor.by_key.get(key, ()))
         return named or any(key in keys for keys in self.shadows.values())
+
+    def fenced(self, key: Key) -> bool:
+        """Whether all that names the key is dead by a cancel or its limit, which bars nobody, as the engine says."""
+        monitor = self.monitor
+        if not monitor.claims("fences") or any(key in keys for keys in self.shadows.values()):
+            return False
+        over = (State.EXPIRED, State.REFUSED) if monitor.claims("exact_clock") else (State.REFUSED,)
+        users = monitor.by_key.get(key, ())
+        return all(one.state in over or one.name in self.cancelled for one, _ in users)
 
     def held(self, key: Key) -> bool:
         """Whether a transaction may keep the key from being removed; a store that has expired may still be whole."""
@@ -228,14 +243,25 @@ class Keeping:
             self.begun.add(reply.value["txn"])
         elif op == "control.inject":
             self.certain.discard((request.get("tenant", ""), request["key"]))
+        elif op == "residency.cancel" and reply.value["outcome"] == "dead":
+            self.cancelled.add(request["txn"])
         elif op == "residency.complete" and reply.value["outcome"] == "done" and self.finished is not None:
             if self.finished.mode == "load":
                 self.delivered |= {(self.finished.name, key) for key in self.published}
             elif keeps:
                 self.certain |= self.published
-        elif op == "residency.remove" and "tier" in request:
-            self.certain -= {(request.get("tenant", ""), key) for key in request["keys"]}
         self.certain = {key for key in self.certain if monitor.known(key).serves}
+        self._note_tiers(op, request, reply)
+
+    def _note_tiers(self, op: str, request: Request, reply: Returned) -> None:
+        """What lies on the device no more: of an engine with authority, only a put and a load bring it back there."""
+        if op == "residency.remove" and request.get("tier") == "device" and self.monitor.claims("authority"):
+            outcomes = zip(request["keys"], reply.value["outcomes"], strict=False)
+            self.released |= {(request.get("tenant", ""), name) for name, told in outcomes if told == "removed"}
+        elif op == "residency.put":
+            self.released.discard((request.get("tenant", ""), request["key"]))
+        elif op == "residency.complete" and self.finished is not None and self.finished.mode == "load":
+            self.released -= {grant.key for grant in self.finished.grants}
 
     def _awaited(self, transaction: Transaction) -> bool:
         """Whether a live transaction waits for its copies."""
@@ -257,8 +283,18 @@ class Keeping:
         """Rows that are there are read; of nothing there is a miss."""
         key = (request.get("tenant", ""), request["key"])
         if self.there(key):
-            return Demand({"/outcome": (Fault.ROWS_LOST, ("hit",))}, may_refuse=False)
+            return Demand(
+                {"/outcome": (Fault.ROWS_LOST, ("hit",)), **self.tier(key, "/tier", nearest=False)}, may_refuse=False
+            )
         return Demand({"/outcome": (Fault.OUTCOME_FALSE, ("miss",))} if self.gone(key) else {})
+
+    def tier(self, key: Key, at: str, *, nearest: bool) -> Members:
+        """Where rows may be told to be, if anything is told: where they are, or not where they were released from."""
+        known = self.monitor.whereabouts(key)
+        if known:
+            tiers = [tier for tier in NEAREST if tier in known]
+            return {at: (Fault.OUTCOME_FALSE, (*(tiers[:1] if nearest else tiers), None))}
+        return {at: (Fault.OUTCOME_FALSE, (*NEAREST[1:], None))} if key in self.released else {}
 
     def lookup(self, request: Request) -> Demand:
         """Ready, key by key."""
@@ -266,7 +302,10 @@ class Keeping:
         for index, name in enumerate(request["keys"]):
             key = (request.get("tenant", ""), name)
             if self.there(key):
-                members[f"/states/{index}"] = (Fault.ROWS_LOST, ("ready",))
+                members |= {
+                    f"/states/{index}": (Fault.ROWS_LOST, ("ready",)),
+                    **self.tier(key, f"/tiers/{index}", nearest=True),
+                }
             elif self.gone(key):
                 members[f"/states/{index}"] = (Fault.OUTCOME_FALSE, ("miss",))
         return Demand(members, may_refuse=not members)
@@ -289,11 +328,12 @@ class Keeping:
     def remove(self, request: Request) -> Demand:
         """Removed what was there and is not held, absent what was not, leased what a transaction holds."""
         if "tier" in request:
-            free = not any(self.held((request.get("tenant", ""), name)) for name in request["keys"])
-            return Demand(reason="LAST_AUTHORITY" if free else None)
+            return self.release(request)
         members: Members = {}
+        free = True
         for index, name in enumerate(request["keys"]):
             key, at = (request.get("tenant", ""), name), f"/outcomes/{index}"
+            free = free and not self.held(key)
             if self.gone(key):
                 members[at] = (Fault.OUTCOME_FALSE, ("absent",))
             elif not self.held(key):
@@ -301,7 +341,21 @@ class Keeping:
                 members[at] = (Fault.LEASE_STUCK, stuck)
             elif self.there(key):
                 members[at] = (Fault.OUTCOME_FALSE, ("removed", "leased"))
-        return Demand(members)
+        return Demand(members, may_refuse=not free)
+
+    def release(self, request: Request) -> Demand:
+        """Removed where another replica is left, which is known of keys whose replicas nothing can have moved."""
+        members: Members = {}
+        free, left = True, True
+        for index, name in enumerate(request["keys"]):
+            key = (request.get("tenant", ""), name)
+            known = self.monitor.whereabouts(key) if self.there(key) else None
+            free = free and not self.held(key)
+            left = left and (self.gone(key) or (known is not None and known != {request["tier"]}))
+            if known and not self.held(key):
+                told = "removed" if request["tier"] in known else "absent"
+                members[f"/outcomes/{index}"] = (Fault.OUTCOME_FALSE, (told,))
+        return Demand(members, may_refuse=not (free and left), reason="LAST_AUTHORITY" if free else None)
 
     def reset(self, request: Request) -> Demand:
         """Refused only while something is under way."""
@@ -322,6 +376,10 @@ class Keeping:
                 members[at] = (Fault.ROOM_REFUSED, ("granted",))
             elif self.gone(key):
                 members[at] = (Fault.OUTCOME_FALSE, ("granted", "refused"))
+            elif self.fenced(key):
+                free = fits and not self.monitor.known(key).serves
+                wanted = ("granted",) if free else ("granted", "resident", "refused")
+                members[at] = (Fault.ROOM_REFUSED if free else Fault.OUTCOME_FALSE, wanted)
             else:
                 members[at] = (Fault.OUTCOME_FALSE, ("granted", "resident", "pending", "refused", "joined"))
         firm = any(fault is not Fault.OUTCOME_FALSE for fault, _ in members.values())
@@ -360,10 +418,12 @@ class Keeping:
             return Demand(over, reason="TRANSACTION_DEAD" if known else "UNKNOWN_TRANSACTION")
         if transaction.state is State.QUARANTINED:
             return Demand({"/outcome": (Fault.COUNTED_AGAIN, OVER_AND_DONE)}, reason="TRANSACTION_DEAD")
+        arrived = [grant for grant in transaction.moving if grant.key[1] not in request.get("failed", ())]
         if not self._lives(transaction):
+            if transaction.mode == "load":  # if it is called done all the same, then for those who wait for it, too
+                self.published, self.finished = {grant.key for grant in arrived}, transaction
             return Demand()
         reason = next(self._objections(transaction, request), None)
-        arrived = [grant for grant in transaction.moving if grant.key[1] not in request.get("failed", ())]
         self.published = {grant.key for grant in arrived if reason is None or transaction.mode == "load"}
         self.finished = transaction
         if transaction.mode == "load" and not transaction.moving:

@@ -34,8 +34,12 @@ Payload = str
 
 NONE: frozenset[str] = frozenset()
 DEVICE, HOST = frozenset({"device"}), frozenset({"host"})
+NEAR = DEVICE | HOST
+"""Tiers whose replicas take up slots."""
 FORMER_KEYS, FORMER_PAYLOADS = 4096, 64
 """How many keys that serve nothing, and how many payloads of one key, are remembered."""
+COUNTED = 64
+"""With how many keys it is still counted whether a call leaves room."""
 GREY = 65536
 """How many expired transactions that never ended are remembered."""
 
@@ -102,6 +106,12 @@ class Entry:
     """Damaged below the engine, which claims no means to see it."""
     damaged: bool = False
     """Damaged below the engine: what a load copies may be damaged as long as that is not called done."""
+    since: int = 0
+    """When its rows came, in calls that left no room."""
+    below: bool = False
+    """Its rows were copied anew after they may have been spilled, so that a replica may lie below the others."""
+    placed: bool = False
+    """Every replica came by a put or a store, so that where they lie is known as long as there is room."""
 
     def remember(self, payload: Payload) -> None:
         """Keep a payload in the history."""
@@ -126,6 +136,8 @@ class Grant:
     """Of a store, the rows at its source; of a load, what the key served when it was reserved."""
     slot: int | None = None
     generation: int | None = None
+    tier: str | None = None
+    """Of a load, where it reads, if that was told."""
     superseded: bool = False
     """The key got other rows or was removed since: a store may not publish over that, a load protects none of it."""
     damaged: bool = False
@@ -189,6 +201,10 @@ class ResidencyMonitor:
         """Live transactions that can expire, the oldest first."""
         self.grey: dict[str, Transaction] = {}
         """Expired transactions that have not ended, the oldest first."""
+        self.crowdings = 0
+        """Calls that may have left no room, so that an engine with a tier below spilled something."""
+        self.unaccounted = 0
+        """Slots of transactions that were dropped before their copy was known to be over."""
         self.holders: dict[int, list[tuple[Transaction, Grant]]] = {}
         """Slot to the transactions that were granted it and have not ended."""
 
@@ -233,12 +249,14 @@ class ResidencyMonitor:
     def put(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> Outcome:
         """Rows become resident, or stay as they were."""
         key, payload = _key(request, request["key"]), digest(request["data"])
+        self._crowd(1)
         entry = self.entry(key)
         entry.remember(payload)
         if result["outcome"] in ("stored", "replaced"):
             self._supersede(key)
             entry.serves, entry.replicas = frozenset((payload,)), DEVICE
-            entry.doubtful = entry.damaged = False
+            entry.doubtful = entry.damaged = entry.below = False
+            entry.since, entry.placed = self.crowdings, True
         else:
             self._retire(key)
         return PASS
@@ -276,13 +294,14 @@ class ResidencyMonitor:
             entry = self.known(key)
             if outcome == "leased" or (outcome == "absent" and tier is not None):
                 continue
-            if outcome == "removed" and not forced and self.claims("leases") and self._leased(key):
+            if outcome == "removed" and not forced and self.claims("leases") and self._leased(key, tier):
                 return broken(Rule.LEASE_VIOLATED, f"/outcomes/{index}", f"{name} was removed while a load reads it")
             if entry is NOTHING:
                 continue
             if tier is not None:
                 entry.replicas -= {tier}
-                if not entry.replicas and entry.serves:
+                entry.below = entry.below and tier != "secondary"
+                if not entry.replicas and entry.serves and not entry.below:
                     return broken(
                         Rule.AUTHORITY_LOST, f"/outcomes/{index}", f"the last valid replica of {name} was removed"
                     )
@@ -312,6 +331,8 @@ class ResidencyMonitor:
         """Grants become a transaction, if none of them contradicts another."""
         mode, data, tenant = request["mode"], request.get("data", ()), request.get("tenant", "")
         grants = []
+        if mode == "store":
+            self._crowd(len(data))
         for index, (name, given) in enumerate(zip(request["keys"], result["grants"], strict=False)):
             key = (tenant, name)
             told = given["outcome"]
@@ -326,7 +347,7 @@ class ResidencyMonitor:
                 sees, damaged = known.serves, known.damaged
                 if "tier" in given and told in ("granted", "resident"):
                     self._seen_in(key, given["tier"])
-            grant = Grant(key, told, sees, given.get("slot"), given.get("generation"))
+            grant = Grant(key, told, sees, given.get("slot"), given.get("generation"), given.get("tier"))
             grant.damaged = damaged
             if told == "joined":
                 leaders = [one.name for one, other in self.live(key, "load") if other.outcome == "granted"]
@@ -367,7 +388,8 @@ class ResidencyMonitor:
             joined = grant.outcome == "joined" and not transaction.copied
             if rows is not None and (joined or transaction.copied >= self.slot_bytes):
                 grant.spoiled = self._served(grant.key, grant.sees, rows, f"/data/{index}")
-                if grant.spoiled is not PASS and not grant.damaged:
+                early = joined and grant.leader in self.transactions and self.claims("checksums")
+                if grant.spoiled is not PASS and (early or not grant.damaged):  # a waiter gets what was validated
                     return grant.spoiled
         return PASS
 
@@ -386,14 +408,19 @@ class ResidencyMonitor:
                 if grant.spoiled is not PASS:
                     return grant.spoiled
                 entry.replicas |= DEVICE if entry.replicas else NONE
+                entry.placed = False
+                entry.below = entry.below or (self.claims("secondary") and entry.since < self.crowdings)
             elif not grant.superseded and (
                 "receipt" not in request or self._receipt_fits(transaction, grant, request["receipt"])
             ):
                 same = entry.serves == grant.sees
                 entry.serves = grant.sees
                 entry.replicas = entry.replicas | HOST if same else HOST
-                if not same:  # the same rows beside a replica that was damaged leave it as it is
-                    entry.doubtful = entry.damaged = False
+                if same:
+                    entry.below = entry.below or (self.claims("secondary") and entry.since < self.crowdings)
+                else:  # the same rows beside a replica that was damaged leave it as it is
+                    entry.doubtful = entry.damaged = entry.below = False
+                    entry.since, entry.placed = self.crowdings, True
                 if len(self.by_key[grant.key]) > 1:
                     self._supersede(grant.key, ("store",) if same else ("store", "load"), but=grant)
         self._end(transaction)
@@ -432,11 +459,15 @@ class ResidencyMonitor:
         key = _key(request, request["key"])
         if result["damaged"] and request["fault"] == "evict":
             self._supersede(key, ("load",))
+            self.entry(key).placed = False
+            self._retire(key)
         elif result["damaged"]:
             entry = self.entry(key)
             entry.damaged, entry.doubtful = True, entry.doubtful or not seen
             for _, grant in self.by_key.get(key, ()):
                 grant.damaged = True
+                if grant.spoiled is not PASS:
+                    grant.tier = None  # damaged twice, its source may be as it was
             self._retire(key)
         return PASS
 
@@ -492,6 +523,7 @@ class ResidencyMonitor:
         if transaction.state is State.QUARANTINED:
             self._end(transaction)
             return PASS
+        self._condemn(transaction)
         for grant in transaction.grants:
             for other, _ in list(self.by_key.get(grant.key, ())):
                 if other.state is State.REFUSED and other is not transaction:
@@ -501,6 +533,18 @@ class ResidencyMonitor:
         self.grey[transaction.name] = transaction
         self._vacate(transaction)
         return PASS
+
+    def _condemn(self, transaction: Transaction) -> None:
+        """A replica that a load of one key showed to be damaged counts for nothing, where checksums are claimed."""
+        for grant in transaction.moving if len(transaction.moving) == 1 and self.claims("checksums") else ():
+            if grant.spoiled is not PASS and grant.tier is not None:
+                self.entry(grant.key).replicas -= {grant.tier}
+
+    def whereabouts(self, key: Key) -> frozenset[str] | None:
+        """Tiers with a replica, where it is known for certain: no eviction can have moved or dropped one."""
+        entry = self.known(key)
+        certain = entry.placed and entry.since == self.crowdings and not entry.damaged and not entry.below
+        return entry.replicas if certain and self.claims("authority") else None
 
     def _begin(self, transaction: Transaction) -> None:
         name = transaction.name
@@ -536,6 +580,7 @@ class ResidencyMonitor:
     def _kill(self, transaction: Transaction) -> None:
         """It publishes nothing; if its copy may still run, its slots are kept."""
         if transaction.stopped or transaction.state in (State.EXPIRED, State.REFUSED):
+            self.unaccounted += 0 if transaction.stopped else len(transaction.moving)
             self._end(transaction)
         transaction.state = State.QUARANTINED
         self.ageing.pop(transaction.name, None)
@@ -545,12 +590,25 @@ class ResidencyMonitor:
             if grant.slot is not None:
                 _leave(self.holders, grant.slot, transaction)
 
+    def _crowd(self, wanted: int) -> None:
+        """Count a call that asks for slots and may find too few; only where account is kept of tiers."""
+        if not self.claims("authority"):
+            return
+        if self.slots is None or len(self.entries) > COUNTED or not self.claims("exact_slots"):
+            self.crowdings += 1
+            return
+        serving = sum(len(entry.replicas & NEAR) or 1 for entry in self.entries.values() if entry.serves)
+        moving = sum(len(transaction.moving) for transaction in self.transactions.values())
+        if serving + moving + self.unaccounted + wanted > self.slots:
+            self.crowdings += 1
+
     def _seen_in(self, key: Key, tier: str | None) -> None:
         """Another tier than calls tell may hold a replica, such as one that rows were evicted to."""
         if tier is not None:
             entry = self.known(key)
             if entry.serves and tier not in entry.replicas:
                 entry.replicas |= {tier}
+                entry.placed = False
 
     def _supersede(self, key: Key, modes: Collection[str] = ("store", "load"), but: Grant | None = None) -> None:
         for transaction, grant in self.by_key.get(key, ()):
@@ -562,7 +620,7 @@ class ResidencyMonitor:
         if not grant.sees and mode == "load" and grant.outcome in ("granted", "resident"):
             return self._unpublished(key, f"/grants/{index}/outcome", grant.outcome)
         if grant.outcome != "granted":
-            if grant.outcome == "joined" and not self.live(key):
+            if grant.outcome == "joined" and not self._on_its_way(mode, grant):
                 message = f"a load of {name} waits for a copy that nobody makes"
                 return broken(Rule.JOINED_NOTHING, f"/grants/{index}/outcome", message)
             return PASS
@@ -578,11 +636,19 @@ class ResidencyMonitor:
                 return broken(Rule.SLOT_REUSED, at, f"slot {grant.slot} was given to {name} under the {whose}")
         return PASS
 
-    def _leased(self, key: Key) -> bool:
+    def _on_its_way(self, mode: str, waiter: Grant) -> bool:
+        """Whether somebody copies what is waited for: for a load, a load of the same rows, or a store of the key."""
+        live = self.live(waiter.key)
+        same = (one.mode == "store" or not waiter.sees.isdisjoint(grant.sees) for one, grant in live)
+        return bool(live) if mode == "store" else any(same)
+
+    def _leased(self, key: Key, tier: str | None) -> bool:
+        """Whether a load reads the replica of a tier, or any of the key."""
         loads = self.live(key, "load")
         awaited = {grant.leader for _, grant in loads if grant.outcome == "joined" and not grant.superseded}
         return any(
             grant.outcome == "granted"
+            and (tier is None or grant.tier in (tier, None))
             and not grant.superseded
             and not grant.damaged
             and (not one.detached or one.name in awaited)

@@ -123,8 +123,14 @@ class FileRecording(Recording):
 
 
 def recording(engine: Engine, path: Path, *, process: str = "") -> FileRecording:
-    """The engine, its exchanges written to a file; raises :class:`CorpusError` for a file that cannot be written."""
+    """The engine, its exchanges written to a file; raises :class:`CorpusError` for one that cannot be written.
+
+    A report can be made again from the same run; a trace may be the only witness of what an engine did, so that one is
+    never written over another. What is no file, such as a pipe, is written to.
+    """
     try:
+        if path.is_file() and path.stat().st_size:
+            raise CorpusError("it is there already, and a trace replaces no file", file=str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("w", encoding="utf-8", errors="replace")
     except OSError as problem:
