@@ -189,13 +189,14 @@ def mooncake() -> Modules:
     """Mooncake and the runtime that it is linked against."""
     master = Master()
     store = type("MooncakeDistributedStore", (Store,), {"master": master})
+    runtime = module("nvidia.cuda_runtime", __path__=["nowhere"])
     return {
         "mooncake": module("mooncake", __file__="mooncake/__init__.py"),
         "mooncake.store": module(
             "mooncake.store", MooncakeDistributedStore=store, ReplicateConfig=SimpleNamespace, master=master
         ),
-        "nvidia": module("nvidia"),
-        "nvidia.cuda_runtime": module("nvidia.cuda_runtime", __path__=["nowhere"]),
+        "nvidia": module("nvidia", cuda_runtime=runtime),
+        "nvidia.cuda_runtime": runtime,
     }
 
 
@@ -413,10 +414,8 @@ class StorageManager:
         return deleted, [key for key, error in errors.items() if error is L1Error.KEY_IS_LOCKED]
 
     def clear(self, force: bool) -> None:
-        """L1 and files."""
+        """L1; the files stay."""
         self.l1.clear(force)
-        for file in self.root.glob("*.data"):
-            file.unlink()
 
 
 def lmcache() -> Modules:
