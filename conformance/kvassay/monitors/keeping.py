@@ -115,8 +115,8 @@ class Keeping:
         """Keys that the completion at hand publishes, if it is done."""
         self.finished: Transaction | None = None
         """The transaction that it completes."""
-        self.shadows: dict[str, list[Key]] = {}
-        """Transactions that the monitor dropped and whose completion has not come, and what they moved."""
+        self.shadows: dict[str, Transaction] = {}
+        """Transactions that the monitor dropped and whose completion has not come."""
         self.cancelled: set[str] = set()
         """Transactions that are dead because their owner went away."""
         self.released: set[Key] = set()
@@ -134,7 +134,7 @@ class Keeping:
         if outcome.verdict is Verdict.PASS:
             outcome = self._judge(demand, reply)
         for name in before.keys() - self.monitor.transactions.keys():
-            self.shadows[name] = [grant.key for grant in before[name].moving]
+            self.shadows[name] = before[name]
         self._note(op, request, reply, crowded=crowded)
         return outcome
 
@@ -171,12 +171,16 @@ class Keeping:
     def named(self, key: Key) -> bool:
         """Whether a transaction that is not over names the key."""
         named = any(one.state is not State.REFUSED for one, _ in self.monitor.by_key.get(key, ()))
-        return named or any(key in keys for keys in self.shadows.values())
+        return named or self.shadowed(key)
+
+    def shadowed(self, key: Key) -> bool:
+        """Whether a transaction that the monitor dropped names the key."""
+        return any(key == grant.key for one in self.shadows.values() for grant in one.grants)
 
     def fenced(self, key: Key) -> bool:
         """Whether all that names the key is dead by a cancel or its limit, which bars nobody, as the engine says."""
         monitor = self.monitor
-        if not monitor.claims("fences") or any(key in keys for keys in self.shadows.values()):
+        if not monitor.claims("fences") or self.shadowed(key):
             return False
         over = (State.EXPIRED, State.REFUSED) if monitor.claims("exact_clock") else (State.REFUSED,)
         users = monitor.by_key.get(key, ())
@@ -195,7 +199,7 @@ class Keeping:
         monitor = self.monitor
         if monitor.slots is None or not monitor.claims("exact_slots"):
             return 0
-        used = sum(map(len, self.shadows.values()))
+        used = sum(len(one.moving) for one in self.shadows.values())
         used += sum(len(entry.replicas & {"device", "host"}) or 1 for entry in monitor.entries.values() if entry.serves)
         for transaction in monitor.transactions.values():
             if transaction.state is not State.REFUSED:
@@ -213,7 +217,7 @@ class Keeping:
         free = self.room()
         if monitor.slots is None or not monitor.claims("exact_slots") or not monitor.claims("evicts"):
             return free
-        held = sum(map(len, self.shadows.values()))
+        held = sum(len(one.moving) for one in self.shadows.values())
         held += sum(len(one.moving) for one in monitor.transactions.values() if one.state is not State.REFUSED)
         return max(free, monitor.slots - held)
 
