@@ -16,6 +16,8 @@ from .contract import Draw
 
 Document = dict[str, Any]
 Path = tuple[str | int, ...]
+WHOLE = 20
+"""Percent of changes that are made to a member of a section as a whole, such as a list, and not within it."""
 GONE = object()
 """Stands for a member that is taken out."""
 UNSEALABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -94,7 +96,8 @@ class Documents:
         made: Document = json.loads(self._texts[base])  # the fastest copy
         changed = ""
         for _ in range(0 if draw.chance(2) else 2 if draw.chance(15) else 1):
-            path = draw.pick(draw.pick(draw.pick(self.places[base])))
+            member = draw.pick(draw.pick(self.places[base]))
+            path = member[0] if draw.chance(WHOLE) else draw.pick(member)
             changed = self._change(draw, made, path) or changed
         if draw.chance(2):
             return made
