@@ -136,7 +136,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Cost of the runner and of the reference, as ratios in one run."""
-    install(session, "torch==2.13.0", "-e", ".[dev]")
+    install(session, "torch==2.13.0", "faiss-cpu==1.15.1", "-e", ".[dev]")
     session.run("python", "-m", "bench", *session.posargs)
 
 
