@@ -79,7 +79,7 @@ def _selection(facts: Facts, way: Way) -> str | None:
     early = within(arrival_ms(selection), selection["overlap_ms"])
     way.answers.append(ANSWERS[early])
     way.adds_latency = not early
-    return None if early or within(arrival_ms(selection), selection["deadline_ms"]) else "decline"
+    return None if within(arrival_ms(selection), selection["deadline_ms"]) else "decline"
 
 
 def _approximation(facts: Facts, way: Way) -> str | None:

@@ -549,6 +549,18 @@ class DeadlineIgnored(Decides):
         return {**request, "selection": {**request["selection"], "deadline_ms": 1e9}}
 
 
+class HiddenIsInTime(Decides):
+    """What other work hides has no deadline."""
+
+    requirement = "REL-027"
+    killed_by = case("decide/late-candidates")
+
+    def facts(self, request: Request) -> Result:
+        pick = request["selection"]
+        hidden = pick["ready_ms"] + pick["transfer_ms"] <= pick["overlap_ms"]
+        return {**request, "selection": {**pick, "deadline_ms": 1e9 if hidden else pick["deadline_ms"]}}
+
+
 class LatencyUntold(Fault):
     """A late selection is not told as such once the later steps agree."""
 
@@ -932,6 +944,7 @@ FAULTS: tuple[type[Fault], ...] = (
     TransferForgotten,
     LateIsDeclined,
     DeadlineIgnored,
+    HiddenIsInTime,
     LatencyUntold,
     BinarySums,
     PermissionAssumed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvassay_reference.release import registry
@@ -11,6 +11,16 @@ from kvassay_reference.release.statement import CALLED, Statement, collapses
 
 from ...adapters.base import Rejected
 from .base import Fault, Request, Result, blinds, case
+
+
+def once(node: Any) -> Any:
+    """A document whose lists of strings say each once."""
+    if isinstance(node, Mapping):
+        return {key: once(value) for key, value in node.items()}
+    if isinstance(node, Sequence) and not isinstance(node, str):
+        plain = [once(value) for value in node]
+        return list(dict.fromkeys(plain)) if all(isinstance(value, str) for value in plain) else plain
+    return node
 
 
 class MissingFieldFilledIn(Fault):
@@ -37,6 +47,68 @@ class UnknownMembersIgnored(Fault):
         names = ("name", "sources", "injection", "fields", "traffic", "chosen")
         rows = [{name: row[name] for name in names if name in row} for row in request["document"]["pipelines"]]
         return super().rel_registry({**request, "document": {**request["document"], "pipelines": rows}})
+
+
+class RepeatedMembersDropped(Fault):
+    """Sets that say a member twice are read as if they said it once."""
+
+    requirement = "REL-001"
+    killed_by = case("registry/tier-twice", "registry/fallback-twice", "registry/phase-twice", "registry/choice-twice")
+
+    def rel_registry(self, request: Request) -> Registry:
+        return super().rel_registry({**request, "document": once(request["document"])})
+
+
+class EmptyListsTaken(Fault):
+    """Entries without sources, metrics or text are filled in."""
+
+    requirement = "REL-002"
+    killed_by = case("registry/no-source", "registry/no-sources-at-all", "registry/no-metric", "registry/empty-claim")
+
+    def rel_registry(self, request: Request) -> Registry:
+        document = request["document"]
+        first = {"id": "unknown", "kind": "paper", "title": "unknown", "year": 2026, "pin": None}
+        sources = document["sources"] or [first]
+        whole = {
+            **document,
+            "sources": sources,
+            "pipelines": [{**row, "sources": row["sources"] or [sources[0]["id"]]} for row in document["pipelines"]],
+            "interfaces": [{**row, "metrics": row["metrics"] or ["calibration"]} for row in document["interfaces"]],
+            "evaluations": [
+                {**row, "claim": {**row["claim"], "text": row["claim"]["text"] or "none"}}
+                for row in document["evaluations"]
+            ],
+        }
+        if not document["sources"]:
+            whole["sources"] = [
+                {**first, "id": name} for name in dict.fromkeys(s for row in whole["pipelines"] for s in row["sources"])
+            ]
+        return super().rel_registry({**request, "document": whole})
+
+
+class LostConditionsAreUnknown(Fault):
+    """A condition that is left out is read as unknown."""
+
+    requirement = "REL-012"
+    killed_by = case("registry/condition-lost")
+
+    def rel_registry(self, request: Request) -> Registry:
+        document = request["document"]
+        names = ("version", "model", "hardware", "lengths", "load", "task")
+        rows = [{**row, "conditions": {**dict.fromkeys(names), **row["conditions"]}} for row in document["evaluations"]]
+        return super().rel_registry({**request, "document": {**document, "evaluations": rows}})
+
+
+class ChoicesUnread(Fault):
+    """What was chosen and not stated is not read."""
+
+    requirement = "REL-001"
+    killed_by = case("registry/choice-of-no-field", "registry/choice-twice")
+
+    def rel_registry(self, request: Request) -> Registry:
+        document = request["document"]
+        rows = [{**row, "chosen": []} for row in document["pipelines"]]
+        return super().rel_registry({**request, "document": {**document, "pipelines": rows}})
 
 
 class Unfiltered(Fault):
@@ -524,6 +596,10 @@ class CancelledIsCommitted(Fault):
 FAULTS: tuple[type[Fault], ...] = (
     MissingFieldFilledIn,
     UnknownMembersIgnored,
+    RepeatedMembersDropped,
+    EmptyListsTaken,
+    LostConditionsAreUnknown,
+    ChoicesUnread,
     NamesRepeated,
     PipelineNamesAlone,
     FirstSourceAlone,

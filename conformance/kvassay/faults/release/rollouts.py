@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -929,6 +930,27 @@ class LimitsFilledIn(Fault):
         return super().release_admit({**request, "document": {**document, "candidate": candidate}})
 
 
+class NumbersMadeToFit(Fault):
+    """Numbers out of their range are cut to it, and scopes that repeat themselves shortened."""
+
+    requirement = "REL-042"
+    killed_by = case("record/more-than-all", "record/failures-in-part", "record/negative-limit", "record/tenant-twice")
+
+    def release_admit(self, request: Request) -> Result:
+        document = copy.deepcopy(dict(request["document"]))
+        document["fraction_milli"] = 0 if document["fraction_milli"] > 1000 else document["fraction_milli"]
+        own = document["candidate"]
+        for names in own["canary"].values():
+            names[:] = dict.fromkeys(names)
+        if "limits" in own and own["limits"]["p99_tpot_ratio"] < 0:
+            own["limits"]["p99_tpot_ratio"] = 9
+        for step in document["transitions"]:
+            step["failed"] = [gate for gate in step["failed"] if gate.islower()]
+            if step["evidence"] and step["evidence"]["replays"]:
+                step["evidence"]["replays"]["failed"] = int(step["evidence"]["replays"]["failed"])
+        return super().release_admit({**request, "document": document})
+
+
 class EmptyCanaryTaken(Fault):
     """A canary without tenants is a canary of nobody, and a ramp may end at all."""
 
@@ -1008,5 +1030,6 @@ FAULTS: tuple[type[Fault], ...] = (
     FirstCanaryRowAlone,
     UnknownStatesRead,
     LimitsFilledIn,
+    NumbersMadeToFit,
     EmptyCanaryTaken,
 )
