@@ -458,6 +458,8 @@ class RuntimeMonitor:
             if found is None or found.over or found.rows != rows:
                 found = Transfer(handle, rows, load, request["unit"]["bytes"])
                 self.transfers[handle] = found
+            if self.claims("starts_at_once") and not found.started:
+                found.started, self.started = True, self.started + 1
             self.jobs[request["request"]] = Job(request["request"], request, found, request["staging_bytes"])
 
         return note
