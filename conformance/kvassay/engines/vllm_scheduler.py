@@ -189,6 +189,7 @@ class Adapter(EngineAdapter):
         "residency.content_addressed": True,
     }
     caching: ClassVar[bool] = False
+    device_blocks: int = DEVICE_BLOCKS
 
     # --- the engine -------------------------------------------------------------------------------------------------
 
@@ -211,8 +212,8 @@ class Adapter(EngineAdapter):
         """Slots are chunks of host memory."""
         slots, self.slot_bytes = request["slots"], request["slot_bytes"]
         extra = {"cpu_bytes_to_use": slots * -(-attention().page_size_bytes // 4096) * 4096}
-        self.run = Engine(self.model, "OffloadingConnector", extra, blocks=DEVICE_BLOCKS, caching=self.caching)
-        self.device: Array = np.zeros((DEVICE_BLOCKS, self.slot_bytes), np.uint8)
+        self.run = Engine(self.model, "OffloadingConnector", extra, blocks=self.device_blocks, caching=self.caching)
+        self.device: Array = np.zeros((self.device_blocks, self.slot_bytes), np.uint8)
         self.offload = self.run.connector.connector_scheduler
         self.mover = Mover(self.device, np.zeros((slots, self.slot_bytes), np.uint8))
         self.run.own.worker.connector_worker.worker = self.mover

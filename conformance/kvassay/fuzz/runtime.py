@@ -215,6 +215,7 @@ class RuntimeScene:
         found: dict[str, tuple[int, Choice, bool]] = {
             "load": (9, self.load, True),
             "store": (3, self.store, self.claims("stores")),
+            "fresh-store": (4, self.fresh_store, self.claims("stores")),
             "submit": (6, self.submit, True),
             "complete": (9, self.complete, True),
             "through": (3, self.through, True),
@@ -247,6 +248,25 @@ class RuntimeScene:
     def store(self, draw: Draw) -> None:
         """A request's rows for the backend."""
         self.reserve(draw, "store")
+
+    def fresh_store(self, draw: Draw) -> None:
+        """A store of rows that nobody has, which ends well, fails or is cancelled, and a load of them after each."""
+        self.serial += 1
+        rows = unit(0, tokens_sha256=f"{self.serial:064x}")
+        self.units = [*self.units[-3:], rows]
+        name = self.reserve(draw, "store", rows)
+        if name is None:
+            return
+        handle = self.account.jobs[name].transfer.handle
+        if draw.chance(40):
+            self.reserve(draw, draw.pick(("load", "store")), rows)
+        self.try_(Step("runtime.submit", {"request": name}))
+        if draw.chance(35):
+            self.try_(Step("runtime.cancel", {"request": name}))
+        if draw.chance(10):
+            self.try_(Step("runtime.reset", {}))
+        self.report_all(draw, handle)
+        self.reserve(draw, "load", rows)
 
     def reserve(self, draw: Draw, direction: str, rows: Request | None = None, name: str = "") -> str | None:
         """A reservation; the name of its job, if there is one."""

@@ -189,7 +189,8 @@ class RuntimeMonitor:
         """What jobs and transfers hold."""
         moving = [one for one in self.transfers.values() if not one.over]
         size = sum(one.size for one in moving)
-        staging = sum(job.staging_bytes for job in self.jobs.values()) + sum(one.orphaned_bytes for one in moving)
+        held = (job for job in self.jobs.values() if job.transfer.load or not self.claims("flushes"))
+        staging = sum(job.staging_bytes for job in held) + sum(one.orphaned_bytes for one in moving)
         return dict(zip(KINDS, (size, staging, size, len(self.jobs)), strict=True))
 
     @property
@@ -258,9 +259,10 @@ class RuntimeMonitor:
 
     def _told(self, told: Request) -> Outcome:
         """Free credits that are not those that are left."""
-        for kind, amount in self.free.items():
+        for kind, left in self.free.items():
             if kind not in told or kind not in self.counts:
                 continue
+            amount = left if self.exact else max(0, left)
             if told[kind] > amount:
                 return broken(Rule.CREDIT_MINTED, f"/free/{kind}", f"{told[kind]} of {amount} are called free")
             if told[kind] < amount and (self.exact or (self.idle and self.claims("returns"))):
@@ -320,14 +322,23 @@ class RuntimeMonitor:
         if value.get("joined") and (shared is None or (self.epoch, value.get("read")) != shared.handle):
             return broken(Rule.SHARED_WRONGLY, "/joined", "it joined a transfer that is not one of its rows")
         price = self.price(request, None if not value.get("joined") else shared)
+        free = self._left_by_live()
         for kind in self.counts:
-            if price[kind] > self.free[kind]:
-                message = f"{price[kind]} of {kind} were reserved and {self.free[kind]} are free"
+            if price[kind] > free[kind]:
+                message = f"{price[kind]} of {kind} were reserved and {free[kind]} are free"
                 return broken(Rule.OVERCOMMITTED, "/outcome", message)
         for kind, amount in value.get("charged", {}).items():
             if kind in self.counts and amount != price[kind]:
                 return broken(Rule.RECEIPT_FALSE, f"/charged/{kind}", f"{amount} instead of {price[kind]}")
         return PASS
+
+    def _left_by_live(self) -> Amounts:
+        """What jobs leave: of a request that went away an engine may hold less than was reserved for it."""
+        moving = {id(job.transfer): job.transfer.size for job in self.jobs.values()}
+        size, used = sum(moving.values()), self.used
+        staging = used["staging_bytes"] - sum(one.orphaned_bytes for one in self.transfers.values() if not one.over)
+        live = dict(zip(KINDS, (size, staging, size, len(self.jobs)), strict=True))
+        return {kind: self.budget[kind] - live[kind] for kind in KINDS}
 
     def _lawful_fallback(self, request: Request, value: Request, late: bool) -> Outcome:
         reason, action = value.get("reason"), value.get("action")
@@ -367,7 +378,8 @@ class RuntimeMonitor:
     def price(self, request: Request, shared: Transfer | None) -> Amounts:
         """What a reservation takes."""
         size = 0 if shared is not None else request["unit"]["bytes"]
-        return dict(zip(KINDS, (size, request["staging_bytes"], size, 1), strict=True))
+        flushed = request["direction"] == "store" and self.claims("flushes")
+        return dict(zip(KINDS, (size, 0 if flushed else request["staging_bytes"], size, 1), strict=True))
 
     def _affordable(self, price: Amounts) -> bool:
         free = self.free
