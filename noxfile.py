@@ -21,7 +21,7 @@ ENGINES = sorted(path.stem for path in REQUIREMENTS.glob("*.steps"))
 """Engines with a list of install steps, one pip argument line each, so that order and --no-deps can be said."""
 BASE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 
-FUZZED = ("lifecycle", "residency")
+FUZZED = ("lifecycle", "residency", "runtime")
 """Contracts that are fuzzed."""
 
 # Builds done by pip must meet the same pins as the session.
