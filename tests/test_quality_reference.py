@@ -239,6 +239,7 @@ def transfers(draw: st.DrawFn) -> Json:
         "requested_bytes": draw(st.integers(0, 100)),
         "moved_bytes": draw(st.integers(0, 100)),
         "waiters": draw(st.integers(1, 3)),
+        "gathering_ms": max(0.0, begin - 0.5),
         "submitted_ms": begin,
         "started_ms": begin + wait,
         "ended_ms": max(0.0, begin + wait + (-0.5 if late else lasts)),

@@ -38,7 +38,7 @@ def capacity(said: Json) -> dict[str, Any]:
 def check_times(several: Sequence[Json], waits: Sequence[Sequence[float]]) -> None:
     """Refuse times that run backwards."""
     for one in several:
-        ordered = one["submitted_ms"] <= one["started_ms"] <= one["ended_ms"]
+        ordered = one["gathering_ms"] <= one["submitted_ms"] <= one["started_ms"] <= one["ended_ms"]
         require(ordered, "COPY_TIMES_UNORDERED", f"{dict(one)}")
     require(all(begin <= end for begin, end in waits), "COPY_TIMES_UNORDERED", "a wait ends before it begins")
 
@@ -111,6 +111,7 @@ def times(said: Json) -> dict[str, Any]:
     path = measure(busy) if said["critical_path"] == "busy" else dma
     exposed = shared(busy, waits)
     return {
+        "gather_ms": float(sum(one["submitted_ms"] - one["gathering_ms"] for one in several)),
         "submission_ms": float(sum(one["started_ms"] - one["submitted_ms"] for one in several)),
         "dma_ms": float(dma),
         "busy_ms": float(measure(busy)),

@@ -605,19 +605,31 @@ class RateOverDma(Fault):
         return {**made, "bytes_per_ms": moved / made["dma_ms"] if made["dma_ms"] else None}
 
 
+class GatherIsSubmission(Fault):
+    """Submission begins with the gather."""
+
+    requirement = "QLT-032"
+    killed_by = case("transfer/base")
+
+    def quality_transfer(self, request: Request) -> Result:
+        made = super().quality_transfer(request)
+        return {**made, "gather_ms": 0.0, "submission_ms": made["submission_ms"] + made["gather_ms"]}
+
+
 class UnorderedTimesSorted(Fault):
     """Times that run backwards are put in order."""
 
     requirement = "QLT-032"
     killed_by = case(
         "transfer/begins-before-submission",
+        "transfer/submitted-before-it-was-gathered",
         "transfer/ends-before-it-begins",
         "transfer/wait-ends-before-it-begins",
         "transfer/second-transfer",
     )
 
     def quality_transfer(self, request: Request) -> Result:
-        names = ("submitted_ms", "started_ms", "ended_ms")
+        names = ("gathering_ms", "submitted_ms", "started_ms", "ended_ms")
         several = [
             {**one, **dict(zip(names, sorted(one[name] for name in names), strict=True))}
             for one in request["transfers"]
@@ -655,7 +667,15 @@ class GapsLeftOut(Fault):
             gap = max(0.0, one["started_ms"] - clock) if moved else one["started_ms"]
             shift = gap if not moved or gap > 0 else 0.0
             start = one["started_ms"] - shift
-            moved.append({**one, "started_ms": start, "ended_ms": one["ended_ms"] - shift, "submitted_ms": 0.0})
+            moved.append(
+                {
+                    **one,
+                    "started_ms": start,
+                    "ended_ms": one["ended_ms"] - shift,
+                    "submitted_ms": 0.0,
+                    "gathering_ms": 0.0,
+                }
+            )
             clock = max(clock, one["ended_ms"])
         made = super().quality_transfer(request)
         other = super().quality_transfer({**request, "transfers": moved})
