@@ -225,7 +225,7 @@ def _reduce(
     group = group_size(tuple(kv_head_of)) if fast and not rows.per_query else 1
     table = tiles(runtime, tuple(kv_head_of), group, per_query=rows.per_query)
     count = int(table.shape[0])
-    split, per_split = grids.splits(rows.end - rows.begin, count * batch, runtime.multiprocessors)
+    split, per_split = grids.splits(rows.end - rows.begin, count * batch, group, runtime.multiprocessors)
     shape = (split, batch, query_heads)
     m, l, u = (runtime.empty(one, np.float32) for one in (shape, shape, (*shape, value_channels)))  # noqa: E741
     # Entries of a table, and one of the lengths, stand at these distances for each sequence and each K/V head.

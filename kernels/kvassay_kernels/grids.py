@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 
-BLOCKS_PER_MULTIPROCESSOR = 2
-"""Blocks of the attention kernel that a multiprocessor holds: four warps with up to 255 registers a thread."""
 LEAST_ROWS = 256
 """Rows of a split below which its state costs more than its rows."""
 ROW_STEP = 64
@@ -21,15 +19,20 @@ MOST_WAVES = 8
 """Waves beyond which splits are not tried."""
 
 
+def blocks_per_multiprocessor(group: int) -> int:
+    """Blocks of the attention kernel that a multiprocessor holds, of four warps with up to 168 or 255 registers."""
+    return 2 if group > 4 else 3
+
+
 @functools.lru_cache(maxsize=4096)
-def splits(rows: int, blocks: int, multiprocessors: int) -> tuple[int, int]:
+def splits(rows: int, blocks: int, group: int, multiprocessors: int) -> tuple[int, int]:
     """Splits of the rows, and rows of a split, where without splits there are ``blocks`` blocks.
 
-    The fewest splits that fill 95 of 100 places of all waves; where none does, those that fill most. On 132
-    multiprocessors there are 264 places: 64 sequences of 8 K/V heads fill two waves without splits, and one sequence
-    of 32,768 rows is read in 32 splits of 1,024.
+    The fewest splits that fill 95 of 100 places of all waves; where none does, those that fill most. With groups of
+    four there are 396 places on 132 multiprocessors: 64 sequences of 8 K/V heads and 8,192 rows are read in 3 splits,
+    one sequence of 32,768 rows in 47.
     """
-    places, blocks = multiprocessors * BLOCKS_PER_MULTIPROCESSOR, max(1, blocks)
+    places, blocks = multiprocessors * blocks_per_multiprocessor(group), max(1, blocks)
     best, filled = (1, _rounded_up(rows, 1)), 0.0
     for wanted in range(1, max(1, min(rows // LEAST_ROWS, MOST_WAVES * places // blocks)) + 1):
         per_split = _rounded_up(rows, wanted)

@@ -15,7 +15,7 @@ from . import nvrtc
 
 PATH = Path(__file__).with_suffix(".json")
 Measured = dict[str, list[int]]
-"""Kernel to registers, bytes of spills, and bytes of declared shared memory."""
+"""Kernel to registers, bytes of spills, of local arrays, and of declared shared memory."""
 
 
 def measure(module: Module, architecture: str) -> Measured:

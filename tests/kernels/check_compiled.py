@@ -31,7 +31,7 @@ def test_a_module_stays_below_its_ceilings(name: str, architecture: str) -> None
     assert sorted(found) == sorted(MODULES[name].kernels) == sorted(most)
     for kernel, used in found.items():
         assert all(one <= limit for one, limit in zip(used, most[kernel], strict=True)), (kernel, used, most[kernel])
-        assert used[1] == 0, f"{kernel} spills"
+        assert used[1:3] == [0, 0], f"{kernel} keeps something in local memory"
 
 
 def test_a_kernel_that_takes_more_is_seen(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

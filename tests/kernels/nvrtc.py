@@ -26,7 +26,9 @@ class Usage(NamedTuple):
     registers: int
     """Of a thread."""
     spill_bytes: int
-    """Stores and loads of a thread to local memory."""
+    """Stores and loads of a thread for registers that it lacks."""
+    local_bytes: int
+    """Of a thread, for arrays that are no registers."""
     shared_bytes: int
     """Declared by the kernel, of a block."""
 
@@ -103,13 +105,13 @@ def _string(program: ctypes.c_void_p, name: str) -> bytes:
 
 def usage(log: str) -> dict[str, Usage]:
     """Each kernel of a log and what it takes."""
-    found, name, spilled = {}, "", 0
+    found, name, spilled, local = {}, "", 0, 0
     for line in log.splitlines():
         if start := re.search(r"Compiling entry function '(\w+)'", line):
             name = start[1]
-        if spill := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            spilled = int(spill[1]) + int(spill[2])
+        if spill := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            local, spilled = int(spill[1]), int(spill[2]) + int(spill[3])
         if used := re.search(r"Used (\d+) registers", line):
             shared = re.search(r"(\d+) bytes smem", line)
-            found[name] = Usage(int(used[1]), spilled, int(shared[1]) if shared else 0)
+            found[name] = Usage(int(used[1]), spilled, local, int(shared[1]) if shared else 0)
     return found

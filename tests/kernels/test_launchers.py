@@ -113,17 +113,22 @@ def test_inputs_are_left_as_they_are(device: Device) -> None:
     assert all((device.outward(one) == before).all() for one, before in zip(sent, arrays, strict=True))
 
 
-@given(rows_=st.integers(0, 1 << 20), blocks=st.integers(1, 600), processors=st.sampled_from([1, 20, 108, 132, 148]))
-def test_splits_cover_the_rows_once(rows_: int, blocks: int, processors: int) -> None:
-    count, per_split = grids.splits(rows_, blocks, processors)
+@given(
+    rows_=st.integers(0, 1 << 20),
+    blocks=st.integers(1, 600),
+    group=st.sampled_from(sources.GROUPS),
+    processors=st.sampled_from([1, 20, 108, 132, 148]),
+)
+def test_splits_cover_the_rows_once(rows_: int, blocks: int, group: int, processors: int) -> None:
+    count, per_split = grids.splits(rows_, blocks, group, processors)
     assert per_split % grids.ROW_STEP == 0
     assert (count - 1) * per_split < max(rows_, 1) <= count * per_split
     assert count == 1 or per_split >= grids.LEAST_ROWS
 
 
 def test_splits_of_the_sizes_that_are_measured() -> None:
-    assert grids.splits(8192, 64 * 8, 132) == (1, 8192)
-    assert grids.splits(32768, 8, 132) == (32, 1024)
+    assert grids.splits(8192, 64 * 8, 4, 132) == (3, 2752)
+    assert grids.splits(32768, 8, 4, 132) == (47, 704)
 
 
 @given(size=st.integers(0, 1 << 24), count=st.integers(1, 1 << 20))

@@ -5,6 +5,7 @@ struct __nv_bfloat16 {
     unsigned short bits;
 };
 
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
 inline float __bfloat162float(__nv_bfloat16 x) { return __uint_as_float(unsigned(x.bits) << 16); }
 inline __nv_bfloat16 __float2bfloat16_rn(float x) {
     const unsigned bits = __float_as_uint(x);

@@ -6,6 +6,7 @@ struct __half {
 };
 
 inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
+inline unsigned short __half_as_ushort(__half x) { return x.bits; }
 inline float __half2float(__half x) {
     const unsigned sign = (x.bits & 0x8000u) << 16, rest = (x.bits & 0x7fffu) << 13;
     if (rest >= 0x0f800000u) return __uint_as_float(sign | rest | 0x7f800000u);  // infinity and NaN

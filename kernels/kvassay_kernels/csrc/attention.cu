@@ -21,6 +21,7 @@ constexpr int V_VECTORS = D / (VECTOR * V_LANES), V_STEPS = TILE / V_ROWS;
 constexpr int PIECES = VECTOR / 4;                     // of four floats each, that the elements of one access become
 constexpr int SCORES = at_least(1, G * TILE / LANES);  // scores of a tile that one lane turns into weights
 constexpr int SUMS = at_least(8, G * STEPS);
+constexpr int BLOCKS = G > 4 ? 2 : 3;  // of a multiprocessor; grids.py counts on as many
 
 // Place in shared memory of a channel of the query: what eight lanes read at once lies side by side.
 __device__ __forceinline__ int query_place(int channel) {
@@ -28,7 +29,7 @@ __device__ __forceinline__ int query_place(int channel) {
     return (((access / K_LANES) * PIECES + piece) * K_LANES + access % K_LANES) * 4 + channel % 4;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * LANES, 2) attention_partial(
+extern "C" __global__ void __launch_bounds__(WARPS * LANES, BLOCKS) attention_partial(
     const ELEMENT* __restrict__ q,      // [sequences, query_heads, D]
     const ELEMENT* __restrict__ k,      // rows of D elements, at the strides below
     const ELEMENT* __restrict__ v,      // the same

@@ -44,9 +44,19 @@ __device__ __forceinline__ float half_word<__nv_bfloat16>(unsigned bits, bool up
     return __uint_as_float(upper ? bits & 0xffff0000u : bits << 16);
 }
 // The elements of sixteen bytes as floats: four, or eight of half the size.
+__device__ __forceinline__ unsigned half_bits(__half x) { return __half_as_ushort(x); }
+__device__ __forceinline__ unsigned half_bits(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
+
 template <typename T>
 struct Elements {
     static constexpr int COUNT = 8;
+    static __device__ __forceinline__ uint4 pack(const float (&from)[8]) {
+        unsigned words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            words[i] = half_bits(from_float<T>(from[2 * i])) | half_bits(from_float<T>(from[2 * i + 1])) << 16;
+        return make_uint4(words[0], words[1], words[2], words[3]);
+    }
     static __device__ __forceinline__ void unpack(const uint4& bits, float (&to)[8]) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) to[i] = half_word<T>(word(bits, i / 2), i % 2);
@@ -55,6 +65,10 @@ struct Elements {
 template <>
 struct Elements<float> {
     static constexpr int COUNT = 4;
+    static __device__ __forceinline__ uint4 pack(const float (&from)[4]) {
+        return make_uint4(__float_as_uint(from[0]), __float_as_uint(from[1]), __float_as_uint(from[2]),
+                          __float_as_uint(from[3]));
+    }
     static __device__ __forceinline__ void unpack(const uint4& bits, float (&to)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) to[i] = __uint_as_float(word(bits, i));
@@ -76,18 +90,21 @@ __device__ __forceinline__ float lanes_sum(float x, int least = 1, int end = 32)
 // Sums N numbers over groups of eight neighbouring lanes in N - N / 8 shuffles, where a sum of each alone takes 3 N: a
 // lane keeps half of what it has and gives the other half away, three times. Lane j of a group ends with the totals of
 // the numbers j N / 8 to (j + 1) N / 8, in the first places of x.
+template <int LEFT, int BIT, int N>
+__device__ __forceinline__ void keep_half(float (&x)[N], int lane) {
+    const bool upper = lane & BIT;
+#pragma unroll
+    for (int i = 0; i < LEFT; ++i) {
+        const float low = x[i], high = x[i + LEFT];  // chosen as numbers: a choice of places would need memory
+        x[i] = (upper ? high : low) + __shfl_xor_sync(WHOLE_WARP, upper ? low : high, BIT);
+    }
+}
 template <int N>
 __device__ __forceinline__ void sum_over_eight_lanes(float (&x)[N], int lane) {
     static_assert(N % 8 == 0, "a multiple of the lanes");
-#pragma unroll
-    for (int bit = 4, left = N / 2; bit; bit /= 2, left /= 2) {
-        const bool upper = lane & bit;
-#pragma unroll
-        for (int i = 0; i < left; ++i) {
-            const float given = upper ? x[i] : x[i + left], kept = upper ? x[i + left] : x[i];
-            x[i] = kept + __shfl_xor_sync(WHOLE_WARP, given, bit);
-        }
-    }
+    keep_half<N / 2, 4>(x, lane);
+    keep_half<N / 4, 2>(x, lane);
+    keep_half<N / 8, 1>(x, lane);
 }
 
 __host__ __device__ constexpr int at_least(int least, int x) { return x < least ? least : x; }

@@ -19,6 +19,14 @@ __device__ __forceinline__ void read(const ELEMENT* from, float (&to)[VECTOR]) {
 #endif
 }
 
+__device__ __forceinline__ void write(ELEMENT* to, const float (&from)[VECTOR]) {
+#if WIDE
+    *reinterpret_cast<uint4*>(to) = Elements<ELEMENT>::pack(from);
+#else
+    *to = from_float<ELEMENT>(from[0]);
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(256) page_extrema(
     const ELEMENT* __restrict__ k,  // [new_rows, width]
     ELEMENT* minimum,               // [pages, width]
@@ -35,11 +43,8 @@ extern "C" __global__ void __launch_bounds__(256) page_extrema(
     ELEMENT* const high_at = maximum + int64(page) * width + column;
     float low[VECTOR], high[VECTOR];
     if (page * page_rows < old_rows) {
-#pragma unroll
-        for (int e = 0; e < VECTOR; ++e) {
-            low[e] = to_float(low_at[e]);
-            high[e] = to_float(high_at[e]);
-        }
+        read(low_at, low);
+        read(high_at, high);
     } else {
         read(k + begin * row_stride + column, low);
 #pragma unroll
@@ -56,9 +61,6 @@ extern "C" __global__ void __launch_bounds__(256) page_extrema(
             high[e] = greater(high[e], key[e]);
         }
     }
-#pragma unroll
-    for (int e = 0; e < VECTOR; ++e) {
-        low_at[e] = from_float<ELEMENT>(low[e]);
-        high_at[e] = from_float<ELEMENT>(high[e]);
-    }
+    write(low_at, low);
+    write(high_at, high);
 }

@@ -8,7 +8,7 @@
 constexpr int LANES = 32, WARPS = 4, ROWS = 16, TABLES = 8;  // rows and tables of a block
 constexpr int G = GROUP, VECTOR = WIDE ? 8 : 1;
 
-extern "C" __global__ void __launch_bounds__(WARPS * LANES) signatures(
+extern "C" __global__ void __launch_bounds__(WARPS * LANES, 4) signatures(
     const ELEMENT* __restrict__ x,       // [rows, channels]
     const ELEMENT* __restrict__ planes,  // [tables, bits, channels]
     unsigned short* __restrict__ codes,  // [tables, rows]
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * LANES) signatures(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) count_matches(
+extern "C" __global__ void __launch_bounds__(256, 1) count_matches(
     const unsigned short* __restrict__ keys,     // [heads, tables, rows], at the strides below
     const unsigned short* __restrict__ queries,  // [query_heads, tables]
     const int* __restrict__ tiles,               // [tiles, 2 + G]: a K/V head, unused, and query heads, -1 for none
@@ -86,8 +86,14 @@ extern "C" __global__ void __launch_bounds__(256) count_matches(
 #pragma unroll
     for (int g = 0; g < G; ++g) {
         if (members[g] < 0) continue;
+        int* const to = counts + int64(members[g]) * rows + first;
+#if WIDE  // rows end with an access
 #pragma unroll
-        for (int e = 0; e < VECTOR; ++e)
-            if (first + e < rows) counts[int64(members[g]) * rows + first + e] = found[g][e];
+        for (int e = 0; e < VECTOR; e += 4)
+            *reinterpret_cast<uint4*>(to + e) =
+                make_uint4(found[g][e], found[g][e + 1], found[g][e + 2], found[g][e + 3]);
+#else
+        *to = found[g][0];
+#endif
     }
 }

@@ -52,8 +52,14 @@ extern "C" __global__ void __launch_bounds__(128) sliced_scores(
         if (members[g] < 0) continue;
         const float divisor = temperatures[members[g]];
 #pragma unroll
-        for (int e = 0; e < VECTOR; ++e)
-            if (first + e < rows)
-                scores[int64(members[g]) * rows + first + e] = divisor > 0.f ? sums[g][e] / divisor : 0.f;
+        for (int e = 0; e < VECTOR; ++e) sums[g][e] = divisor > 0.f ? sums[g][e] / divisor : 0.f;
+        float* const to = scores + int64(members[g]) * rows + first;
+#if WIDE  // rows end with an access
+#pragma unroll
+        for (int e = 0; e < VECTOR; e += 4)
+            *reinterpret_cast<float4*>(to + e) = make_float4(sums[g][e], sums[g][e + 1], sums[g][e + 2], sums[g][e + 3]);
+#else
+        *to = sums[g][0];
+#endif
     }
 }
