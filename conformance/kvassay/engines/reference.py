@@ -21,6 +21,7 @@ from .reference_placement import PlacementReference
 from .reference_quality import QualityReference
 from .reference_release import ReleaseReference
 from .reference_residency import ResidencyReference
+from .reference_rows import RowsReference
 from .reference_runtime import RuntimeReference
 from .reference_selectors import SelectorReference
 
@@ -45,6 +46,7 @@ class Reference(
     QualityReference,
     RuntimeReference,
     ReleaseReference,
+    RowsReference,
 ):
     """The reference on NumPy arrays, with float32 arithmetic and states ``m, l, u``."""
 
