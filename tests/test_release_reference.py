@@ -494,7 +494,7 @@ def test_a_tag_knows_whose_rows_they_are() -> None:
 
 def test_the_golden_figures_come_out_of_both() -> None:
     figures = reconciliation("release")
-    assert len(figures) == 7
+    assert len(figures) == 11
     assert all(figure.agrees for figure in figures)
     base = engine().release_sensitivity(BASES["sensitivity"])["base"]
     assert base["unique_bytes"] == 0.75 * (1 << 30)
