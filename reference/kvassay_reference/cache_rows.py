@@ -85,23 +85,20 @@ class Layer:
 
     def stored(self, rows: Part) -> Layer:
         """The layer with as many of these rows as the next one reads."""
-        return replace(self, rows=rows.slice(max(rows.first, min(self.reach(rows.end), rows.end)), rows.end))
+        return replace(self, rows=rows.slice(max(rows.first, self.reach(rows.end)), rows.end))
 
     def can_end(self, end: int) -> bool:
-        """Whether the rows are here that a row at this position reads, or none is read."""
-        return self.rows is None or end == 0 or self.rows.first <= self.reach(end)
+        """Whether the rows of the past are here that a row at this position reads; it may read none."""
+        first = self.reach(end)
+        return self.rows is None or first == end or self.rows.first <= first
 
     def ending(self, end: int) -> Layer:
         """The layer without the rows from a position on."""
         if self.rows is None:
             return self
-        return replace(self, rows=self.rows.slice(min(self.rows.first, end), end) if end else self.empty())
-
-    def empty(self) -> Part | None:
-        """No rows, of the same sequences, heads and widths."""
-        if self.rows is None:
-            return None
-        return Part(self.rows.k[:, :, :0, :], self.rows.v[:, :, :0, :], 0)
+        if end > self.rows.first:
+            return replace(self, rows=self.rows.slice(self.rows.first, end))
+        return replace(self, rows=Part(self.rows.k[:, :, :0, :], self.rows.v[:, :, :0, :], end))
 
     def of(self, sequences: Sequence[int]) -> Layer:
         """The rows of these sequences."""
