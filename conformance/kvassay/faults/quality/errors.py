@@ -27,8 +27,8 @@ class NotRenormalised(Fault):
         return made._replace(retained=made.retained * self.qlt_masses(run, head, support).retained)
 
 
-class WeightsOfFifteenBits(Fault):
-    """Outputs are made with weights of fifteen good bits, as an approximate exponential has them."""
+class WeightsOfThirteenBits(Fault):
+    """Outputs are made with weights of thirteen good bits, as an approximate exponential has them."""
 
     requirement = "QLT-014"
     killed_by = case("error/rows", "error/pages", "outputs/values-of-the-head-that-is-read")
@@ -36,7 +36,7 @@ class WeightsOfFifteenBits(Fault):
     def qlt_outputs(self, run: Run, head: int, support: Sequence[int]) -> Outputs:
         xp = array_namespace(run.scores)
         signs = xp.asarray([1.0 - 2.0 * (row % 2) for row in run.legal], dtype=run.scores.dtype)
-        return super().qlt_outputs(replace(run, scores=run.scores + signs[None, :] * 2.0**-13), head, support)
+        return super().qlt_outputs(replace(run, scores=run.scores + signs[None, :] * 2.0**-12), head, support)
 
 
 class OutputsUnshifted(Fault):
@@ -177,15 +177,15 @@ class ErrorIsADifference(Fault):
         )
 
 
-class DistanceInFifteenBits(Fault):
-    """The distance of the conditional outputs comes from an approximate square root."""
+class DistanceInHalf(Fault):
+    """The distance of the conditional outputs is taken in half precision."""
 
     requirement = "QLT-016"
-    killed_by = case("error/rows", "mixture/small-rest", "real/errors-of-rows")
+    killed_by = case("error/rows", "error/pages")
 
     def qlt_errors(self, made: Outputs, mass: Masses, floor: float) -> Errors:
         good = super().qlt_errors(made, mass, floor)
-        return good._replace(absolute=good.absolute * (1 + 2.0**-14))
+        return good._replace(absolute=good.absolute * (1 + 2.0**-12))
 
 
 class OmittedMassForgotten(Fault):
@@ -317,7 +317,7 @@ class FastReciprocal(Fault):
 
     def qlt_errors(self, made: Outputs, mass: Masses, floor: float) -> Errors:
         good = super().qlt_errors(made, mass, floor)
-        return good if good.relative is None else good._replace(relative=good.relative * (1 - 2.0**-13))
+        return good if good.relative is None else good._replace(relative=good.relative * (1 - 2.0**-11))
 
 
 class SmallDenominatorAdded(Fault):

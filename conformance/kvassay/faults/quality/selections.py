@@ -500,7 +500,7 @@ class ChainKept(Fault):
     """The rows of a list are kept by the selector's name, and not found again for the next run."""
 
     requirement = "QLT-007"
-    killed_by = case("units/pages-count-from-the-first-row", "order/of-ids", "chain/nothing-selected")
+    killed_by = case("units/pages-count-from-the-first-row", "units/clusters-of-each-list", "heads/one-list-for-all")
     qlt_kept: Mapping[tuple[str, int], Chain] = MappingProxyType({})
 
     def open(self) -> None:
@@ -710,7 +710,7 @@ class FastExponential(Fault):
     """Weights come from an approximate exponential with fifteen good bits, whose error changes from row to row."""
 
     requirement = "QLT-012"
-    killed_by = case("chain/rows", "chain/pages", "real/rows")
+    killed_by = case("chain/rows", "chain/pages")
 
     def qlt_masses(self, run: Run, head: int, support: Sequence[int]) -> Masses:
         made = super().qlt_masses(run, head, support)
