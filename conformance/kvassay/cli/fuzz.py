@@ -178,7 +178,7 @@ def compact(request: Any) -> str:
     if isinstance(request, dict):
         if "$bind" in request:
             return str(request["$bind"])
-        if "dtype" in request:
+        if "shape" in request and "dtype" in request:
             return f"<{request['shape'][0]} bytes>"
         return "{" + ", ".join(f"{name}: {compact(item)}" for name, item in request.items()) + "}"
     if isinstance(request, list):

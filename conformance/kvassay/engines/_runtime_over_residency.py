@@ -39,6 +39,8 @@ class OverResidency(EngineAdapter):
     profiles: ClassVar[frozenset[str] | None] = frozenset({"runtime-jobs"})
     counts: ClassVar[tuple[str, ...]] = ()
     """Credits that the engine itself limits."""
+    joins: ClassVar[bool] = True
+    """Whether a load that waits for another's copy holds its destination; if not, it is withdrawn and pending."""
 
     def setup(self) -> None:
         """The engine's."""
@@ -62,8 +64,14 @@ class OverResidency(EngineAdapter):
         return {}
 
     def told(self, reply: Result, **members: Any) -> Result:
-        """A reply with the calls that it took."""
-        return {**members, "free": self.free(), "engine_calls": reply.get("engine_calls", 1)}
+        """A reply with the calls that it took, and the transfers that the engine waited for."""
+        ended = [one["txn"] for one in reply.get("events", ()) if one["event"] == "copied"]
+        for read in (self.reads[name] for name in ended if name in self.reads):
+            for name in read.requests:
+                del self.transactions[name]
+            read.requests, read.served = [], True
+        told = {"ended": ended} if ended else {}
+        return {**members, **told, "free": self.free(), "engine_calls": reply.get("engine_calls", 1)}
 
     def runtime_open(self, request: Request) -> Result:
         """Memory for the units."""
@@ -99,6 +107,9 @@ class OverResidency(EngineAdapter):
         outcome = reply["grants"][0]["outcome"]
         if outcome == "refused":
             return self.told(reply, outcome="fallback", reason="CREDIT_PRESSURE")
+        if outcome == "joined" and not self.joins:
+            self.inner.residency_cancel({"txn": reply["txn"]})
+            outcome = "pending"
         if outcome not in ("granted", "joined"):
             return self.told(reply, outcome=outcome)
         self.transactions[request["request"]] = reply["txn"]
@@ -118,16 +129,17 @@ class OverResidency(EngineAdapter):
     def runtime_complete(self, request: Request) -> Result:
         """The transaction is completed, whether anybody waits for it or not."""
         read = self.reads[request["read"]]
-        ready, calls = [], 0
+        ready, calls, events = list[str](), 0, list[Any]()
         for txn in {request["read"]: None, **{self.transactions[name]: None for name in read.requests}}:
             reply = self.inner.residency_complete({"txn": txn})
             calls += reply.get("engine_calls", 1)
+            events += [*reply.get("events", ())]
             ready += [name for name in read.requests if self.transactions[name] == txn and reply["outcome"] == "done"]
         for name in read.requests:
             del self.transactions[name]
         read.requests, read.served = [], True
         outcome = "done" if ready else "dropped"
-        return self.told({"engine_calls": calls}, outcome=outcome, ready=ready, fallbacks=[])
+        return self.told({"engine_calls": calls, "events": events}, outcome=outcome, ready=ready, fallbacks=[])
 
     def runtime_reset(self, request: Request) -> Result:
         """The engine's reset, which may be refused."""

@@ -4,7 +4,7 @@ Driven as under residency, without prefix caching on the device. Staging is vLLM
 block and one token more needs two blocks, of which vLLM takes one for the load and keeps the other reserved, so that a
 place for one unit is two blocks. What is called free are the places that vLLM's admission still has: free blocks less
 those that it reserves for requests under way. A reservation starts its transfer; one that vLLM leaves in its queue is
-withdrawn, as by a client that does not wait, and told as a fallback.
+withdrawn, as by a client that does not wait, and told as a fallback, or as pending where it waits for another's load.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Adapter(Cancelling):
     )
     inner_class = Scheduler
     counts: ClassVar[tuple[str, ...]] = ("staging_bytes",)
+    joins: ClassVar[bool] = False
     capabilities: ClassVar[Mapping[str, Any]] = {
         "runtime.returns": True,
         "runtime.cancels": True,

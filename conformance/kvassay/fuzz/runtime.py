@@ -16,7 +16,7 @@ from ..core.expect import Outcome
 from ..core.model import EngineDescription, Json
 from ..corpus.data import root
 from ..corpus.registries import capabilities
-from ..monitors.runtime import KINDS, REACTIONS, Handle, Rule, RuntimeMonitor
+from ..monitors.runtime import KINDS, PLACE_BYTES, REACTIONS, Handle, Rule, RuntimeMonitor
 from .contract import Draw, Illegal, Make, Step
 from .contract import Rule as Choice
 from .replayed import Replayed, reason
@@ -188,25 +188,34 @@ class RuntimeScene:
             name = draw.pick(list(OTHERS))
             base.append({**base[0], name: OTHERS[name]})
         self.units = base
-        wide = dict.fromkeys(KINDS, 40)
-        capacity: Request = dict(wide)
+        if not self.account.exact:
+            self.open_places(draw)
+            return
+        capacity: Request = dict.fromkeys(KINDS, 40)
         for kind in KINDS:
             if draw.chance(35):
                 capacity[kind] = draw.pick((2, 4, 6, 5, 1) if kind != "queue_slots" else (1, 2, 3, 0))
         held: Request = {kind: draw.pick((0, 0, 1, 2, 3)) if draw.chance(30) else 0 for kind in KINDS}
         capacity = {kind: capacity[kind] + held[kind] for kind in KINDS}
-        if self.account.exact and draw.chance(6):
+        if draw.chance(6):
             short = draw.pick(KINDS)
             held[short] = capacity[short] + 1
         request = {"capacity": capacity, "held": held, "workers": draw.pick((1, 1, 2, 3))}
-        if not self.account.exact:
-            request = {"capacity": capacity, "held": dict.fromkeys(KINDS, 0), "workers": 1}
         reply = self.make(Step("runtime.open", request))
         if not isinstance(reply, Returned):  # more was held than there is
             self.make(Step("runtime.open", {**request, "held": dict.fromkeys(KINDS, 0)}))
         for one in self.units:
             if draw.chance(75):
                 self.try_(Step("runtime.commit", {"unit": one}))
+
+    def open_places(self, draw: Draw) -> None:
+        """Whole places for one to three units, of an engine that counts in such."""
+        self.units = [{**one, "bytes": PLACE_BYTES} for one in self.units]
+        places = draw.pick((2, 2, 3, 1)) * PLACE_BYTES
+        capacity = {**dict.fromkeys(KINDS, 1 << 20), "pinned_bytes": places, "staging_bytes": places, "queue_slots": 64}
+        self.make(Step("runtime.open", {"capacity": capacity, "held": dict.fromkeys(KINDS, 0), "workers": 1}))
+        for one in self.units:
+            self.try_(Step("runtime.commit", {"unit": one}))
 
     def _rules(self) -> dict[str, tuple[int, Choice]]:
         """Rules whose ops the engine has."""
@@ -252,7 +261,8 @@ class RuntimeScene:
     def fresh_store(self, draw: Draw) -> None:
         """A store of rows that nobody has, which ends well, fails or is cancelled, and a load of them after each."""
         self.serial += 1
-        rows = unit(0, tokens_sha256=f"{self.serial:064x}")
+        size = {} if self.account.exact else {"bytes": PLACE_BYTES}
+        rows = unit(0, tokens_sha256=f"{self.serial:064x}", **size)
         self.units = [*self.units[-3:], rows]
         name = self.reserve(draw, "store", rows)
         if name is None:

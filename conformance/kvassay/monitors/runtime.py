@@ -25,6 +25,8 @@ Rows = tuple[tuple[str, Any], ...]
 Handle = tuple[int, str]
 """Epoch and name of a transfer."""
 Amounts = dict[str, int]
+PLACE_BYTES = 64
+"""What a unit has, and a request's staging, of an engine that is not exact: it counts in whole places."""
 FORMER = 256
 """How many transfers that are over are remembered."""
 KINDS = ("pinned_bytes", "staging_bytes", "link_bytes", "queue_slots")
@@ -232,6 +234,8 @@ class RuntimeMonitor:
         before = self.free if self.budget else {}
         outcome = self._compared(due, value) if self.exact else self._lawful(op, request, due, value)
         note(value)
+        for name in value.get("ended", ()):
+            self._ended(name)
         if outcome is PASS:
             outcome = self._receipt(value, before)
         if outcome is PASS and "free" in value:
@@ -259,10 +263,12 @@ class RuntimeMonitor:
 
     def _told(self, told: Request) -> Outcome:
         """Free credits that are not those that are left."""
+        live, gone = self._left_by_live(), any(one.orphaned_bytes for one in self.transfers.values() if not one.over)
         for kind, left in self.free.items():
             if kind not in told or kind not in self.counts:
                 continue
-            amount = left if self.exact else max(0, left)
+            # An engine that is not exact may hold less for a request that went away than was reserved, but something.
+            amount = left if self.exact else max(0, live[kind] - (gone and kind == "staging_bytes"))
             if told[kind] > amount:
                 return broken(Rule.CREDIT_MINTED, f"/free/{kind}", f"{told[kind]} of {amount} are called free")
             if told[kind] < amount and (self.exact or (self.idle and self.claims("returns"))):
@@ -576,9 +582,18 @@ class RuntimeMonitor:
         """A request goes before its transfer is over."""
         del self.jobs[job.name]
         if job.transfer.started:
-            job.transfer.orphaned_bytes += job.staging_bytes
+            flushed = not job.transfer.load and self.claims("flushes")
+            job.transfer.orphaned_bytes += 0 if flushed else job.staging_bytes
         elif not self.waiting(job.transfer):
             job.transfer.over = True
+
+    def _ended(self, name: str) -> None:
+        """The engine waited for a transfer and served who waits: a late report of it changes nothing."""
+        for one in self.transfers.values():
+            if one.handle[1] == name:
+                one.over, one.orphaned_bytes = True, 0
+                for job in self.waiting(one):
+                    del self.jobs[job.name]
 
     def reset(self, request: Request) -> Reaction:
         """A new epoch."""
@@ -709,6 +724,8 @@ class RuntimeMonitor:
     def _bars_open(self, request: Request) -> str | None:
         if request["workers"] > 1 and not self.claims("fan_in"):
             return "the engine has one worker"
+        if any(request["capacity"][kind] % PLACE_BYTES for kind in KINDS[:3]) or not request["capacity"]["queue_slots"]:
+            return "the engine counts in whole places"
         held = any(request["held"][kind] for kind in KINDS)
         return "nobody else holds credits of the engine" if held else None
 
@@ -716,8 +733,8 @@ class RuntimeMonitor:
         return self._bars_unit(request["unit"])
 
     def _bars_unit(self, unit: Request) -> str | None:
-        if unit["integrity"] != "valid":
-            return "the caller brings valid rows"
+        if unit["integrity"] != "valid" or unit["bytes"] != PLACE_BYTES:
+            return "the caller brings valid rows of one place"
         first = self.named.get(unit["tokens_sha256"])
         if first is not None and first != rows_of(unit) and not self.claims("identity"):
             return "the engine does not tell units of the same tokens apart"
@@ -728,6 +745,8 @@ class RuntimeMonitor:
             return "the engine has no stores of its own"
         if number(request["finish_ms"]) > number(request["deadline_ms"]) and not self.claims("deadlines"):
             return "the engine knows no deadlines"
+        if request["staging_bytes"] != PLACE_BYTES:
+            return "the engine counts in whole places"
         if request["request"] in self.jobs:
             return "the request has a job"
         if request["contract"] == "exact" and "degrade" in request["fallbacks"]:
@@ -758,6 +777,10 @@ class RuntimeMonitor:
         if not self.claims("cancels" if job.transfer.load else "cancels_stores"):
             return "the engine has no cancellation of it"
         return None
+
+    def _bars_reset(self, request: Request) -> str | None:
+        busy = not self.idle and not self.claims("resets_busy")
+        return "something is under way, and the engine claims no reset of that" if busy else None
 
     def _named(self, unit: Request) -> Rows:
         rows = rows_of(unit)
@@ -854,5 +877,6 @@ CALLER: Mapping[str, Callable[[RuntimeMonitor, Request], str | None]] = {
     "runtime.submit": RuntimeMonitor._bars_submit,
     "runtime.complete": RuntimeMonitor._bars_complete,
     "runtime.cancel": RuntimeMonitor._bars_cancel,
+    "runtime.reset": RuntimeMonitor._bars_reset,
 }
 """Op to the caller's side of it."""
