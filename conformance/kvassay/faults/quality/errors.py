@@ -20,7 +20,7 @@ class NotRenormalised(Fault):
     """The retained output is a dense sum over part of the rows."""
 
     requirement = "QLT-014"
-    killed_by = case("outputs/renormalised", "error/rows", "error/pages")
+    killed_by = case("outputs/renormalised", "error/rows", "error/pages", "large/errors-of-pages")
 
     def qlt_outputs(self, run: Run, head: int, support: Sequence[int]) -> Outputs:
         made = super().qlt_outputs(run, head, support)

@@ -206,7 +206,9 @@ class LastPageOmitted(Expanding):
     """A page that is not full does not exist, as where pages are counted by division."""
 
     requirement = "QLT-004"
-    killed_by = case("units/last-page-ends-with-the-rows", "units/one-page-holds-everything", "real/pages")
+    killed_by = case(
+        "units/last-page-ends-with-the-rows", "units/one-page-holds-everything", "real/pages", "large/pages"
+    )
 
     def qlt_expanded(self, run: Run, made: Chain) -> Collection[int]:
         size = run.said["unit"].get("rows", 1)
