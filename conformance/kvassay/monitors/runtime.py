@@ -592,7 +592,10 @@ class RuntimeMonitor:
         for one in self.transfers.values():
             if one.handle[1] == name:
                 one.over, one.orphaned_bytes = True, 0
-                for job in self.waiting(one):
+                jobs = self.waiting(one)
+                if jobs and not one.load:
+                    self.committed.add(one.rows)
+                for job in jobs:
                     del self.jobs[job.name]
 
     def reset(self, request: Request) -> Reaction:
