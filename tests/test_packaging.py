@@ -33,6 +33,8 @@ def test_the_wheel_holds_the_packages_and_their_data_and_nothing_else(wheel: Pat
         "kvassay/schemas/identity/ops/identity.key.json",
         "kvassay/adapters/families.json",
         "kvassay/py.typed",
+        "kvassay_kernels/csrc/attention.cu",
+        "kvassay_kernels/csrc/common.cuh",
     ):
         assert needed in names
     assert not [name for name in names if "__pycache__" in name]

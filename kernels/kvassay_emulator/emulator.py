@@ -49,7 +49,7 @@ class Emulator:
             made.reshape(-1).view(np.uint8).fill(0xFF)
         return made
 
-    def upload(self, values: Array) -> Array:
+    def upload(self, values: Array, *, settled: bool = False) -> Array:
         """The same array."""
         return np.ascontiguousarray(values)
 

@@ -95,13 +95,13 @@ def tiles(runtime: Runtime, kv_head_of: tuple[int, ...], group: int, *, per_quer
         for first in range(0, len(members), group):
             some = members[first : first + group]
             found.append([head, some[0] if per_query else head, *some, *[-1] * (group - len(some))])
-    return runtime.upload(np.asarray(found, dtype=np.int32).reshape(len(found), 2 + group))
+    return runtime.upload(np.asarray(found, dtype=np.int32).reshape(len(found), 2 + group), settled=True)
 
 
 @functools.lru_cache(maxsize=256)
 def heads_table(runtime: Runtime, kv_head_of: tuple[int, ...]) -> Array:
     """The head map, int32 [query heads]."""
-    return runtime.upload(np.asarray(kv_head_of, dtype=np.int32))
+    return runtime.upload(np.asarray(kv_head_of, dtype=np.int32), settled=True)
 
 
 def integers(runtime: Runtime, values: Any) -> Array:

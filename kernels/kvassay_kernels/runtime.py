@@ -42,8 +42,8 @@ class Runtime(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An array that nobody has written."""
 
-    def upload(self, values: np.ndarray[Any, Any]) -> Array:
-        """A small table of the host."""
+    def upload(self, values: np.ndarray[Any, Any], *, settled: bool = False) -> Array:
+        """A small table of the host; with ``settled`` it is there for every stream when the call returns."""
 
     def address(self, array: Array) -> int:
         """Where the first element lies."""
@@ -118,10 +118,13 @@ class CupyRuntime:
         with self.cupy.cuda.Device(self.number):
             return self.cupy.empty(shape, dtype=dtype)
 
-    def upload(self, values: np.ndarray[Any, Any]) -> Array:
-        """A copy on the current stream."""
+    def upload(self, values: np.ndarray[Any, Any], *, settled: bool = False) -> Array:
+        """A copy on the current stream, for which the call waits where other streams are to read it."""
         with self.cupy.cuda.Device(self.number):
-            return self.cupy.asarray(values)
+            made = self.cupy.asarray(values)
+            if settled:
+                self.cupy.cuda.get_current_stream().synchronize()
+            return made
 
     def address(self, array: Array) -> int:
         """A device pointer."""

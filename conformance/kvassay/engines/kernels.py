@@ -219,9 +219,14 @@ class CupyArrays:
 
     def setup(self) -> None:
         """Say now what is missing."""
-        import cupy
+        try:
+            import cupy
 
-        cupy.cuda.runtime.getDevice()
+            cupy.cuda.runtime.getDevice()
+        except ImportError:
+            raise RuntimeError("the kernels need CuPy: pip install 'kvassay[cuda13]' or 'kvassay[cuda12]'") from None
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise RuntimeError(f"the kernels need a CUDA device: {error}") from None
 
     def inward(self, array: Any) -> Any:
         """Copy to the device; bfloat16 crosses as its bits."""

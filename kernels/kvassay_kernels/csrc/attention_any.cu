@@ -6,7 +6,7 @@
 
 constexpr int LANES = 32;
 
-extern "C" __global__ void __launch_bounds__(LANES) attention_partial_any(
+extern "C" __global__ void __launch_bounds__(LANES, 16) attention_partial_any(
     const ELEMENT* __restrict__ q, const ELEMENT* __restrict__ k, const ELEMENT* __restrict__ v,
     const int* __restrict__ tiles,  // [query_heads, 3]: a K/V head, a list, and a query head
     const int* __restrict__ table, const int* __restrict__ lengths, const int64* __restrict__ positions,

@@ -6,7 +6,7 @@
 constexpr int THREADS = 256, LANES = 32, WARPS = THREADS / LANES;
 
 // A block serves one query: the largest product of its counted clusters, and their mass.
-extern "C" __global__ void __launch_bounds__(THREADS) cluster_mass(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) cluster_mass(
     const float* __restrict__ z,      // [queries, clusters]
     const float* __restrict__ sizes,  // [clusters]; a cluster of size 0 is not counted
     float* __restrict__ m,            // [queries]
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cluster_mass(
     mass[blockIdx.x] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) cluster_shares(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) cluster_shares(
     const float* __restrict__ z, const float* __restrict__ m, const float* __restrict__ mass,
     float* __restrict__ shares,  // [clusters], the mean over the queries
     int queries, int clusters) {

@@ -1,4 +1,7 @@
 // What the kernels share: elements and 16-byte accesses, reductions over a warp, shared memory.
+//
+// Every kernel says in its launch bounds how many of its blocks a multiprocessor is to hold. Where that is left open, the
+// compiler guesses, and its guess varies: the same text then spills on one day and not on the next.
 #pragma once
 
 #include <cuda_bf16.h>

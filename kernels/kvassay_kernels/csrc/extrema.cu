@@ -27,7 +27,7 @@ __device__ __forceinline__ void write(ELEMENT* to, const float (&from)[VECTOR]) 
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256) page_extrema(
+extern "C" __global__ void __launch_bounds__(256, 4) page_extrema(
     const ELEMENT* __restrict__ k,  // [new_rows, width]
     ELEMENT* minimum,               // [pages, width]
     ELEMENT* maximum,               // the same

@@ -7,7 +7,7 @@
 constexpr int THREADS = 256, EACH = 4;
 typedef UNIT Unit;
 
-extern "C" __global__ void __launch_bounds__(THREADS) gather_rows(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gather_rows(
     const Unit* __restrict__ from,  // units, at the strides below
     const int* __restrict__ ids,    // [heads, count]
     Unit* __restrict__ to,          // [heads, count, units]

@@ -4,7 +4,7 @@
 // of that sum are positive and nothing cancels. Compiled for REAL (float, double).
 #include "common.cuh"
 
-extern "C" __global__ void __launch_bounds__(256) inclusion(
+extern "C" __global__ void __launch_bounds__(256, 4) inclusion(
     const REAL* __restrict__ cosines,  // [rows]
     REAL* __restrict__ u,              // [rows]
     REAL* __restrict__ log_u,          // [rows]

@@ -69,7 +69,7 @@ __device__ __forceinline__ void merge(const States& states, int count, int chann
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) merge_spaced(
+extern "C" __global__ void __launch_bounds__(THREADS, 8) merge_spaced(
     const float* __restrict__ m_in,  // [states, heads]
     const float* __restrict__ l_in,  // the same
     const float* __restrict__ u_in,  // [states, heads, channels]
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) merge_spaced(
     merge(Spaced{m_in, l_in, u_in, gridDim.x, channels}, states, channels, m, l, u, out, lse, factors, room);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) merge_listed(
+extern "C" __global__ void __launch_bounds__(THREADS, 8) merge_listed(
     const int64* __restrict__ addresses,  // [3, states]: of m, of l and of u of each state
     float* m, float* l, float* u, OUTPUT* out, float* lse, int states, int channels) {
     SHARED(float, factors, BATCH);

@@ -7,7 +7,7 @@
 
 constexpr int CODES = ACCESS * 8 / BITS;  // of one access
 
-extern "C" __global__ void __launch_bounds__(256) pq_tables(
+extern "C" __global__ void __launch_bounds__(256, 4) pq_tables(
     const ELEMENT* __restrict__ q,          // [query_heads, parts * size]
     const ELEMENT* __restrict__ centroids,  // [heads, parts, count, size]
     const int* __restrict__ kv_head_of,     // [query_heads]
@@ -34,7 +34,7 @@ __device__ __forceinline__ void read_codes(const unsigned char* from, unsigned (
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256) pq_scores(
+extern "C" __global__ void __launch_bounds__(256, 4) pq_scores(
     const float* __restrict__ tables,         // [query_heads, parts, count]
     const unsigned char* __restrict__ codes,  // rows of `row_bytes`, the first part in the lowest bits
     const int* __restrict__ tiles,            // [tiles, 2 + QUERIES]: a K/V head, unused, and query heads, -1 for none

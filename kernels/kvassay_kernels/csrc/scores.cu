@@ -16,7 +16,7 @@ __device__ __forceinline__ float add(float q, float low, float high, float sum) 
     return BOUNDS ? fmaf(q, q > 0.f ? high : low, sum) : fmaf(q, low, sum);
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * LANES) row_scores(
+extern "C" __global__ void __launch_bounds__(WARPS * LANES, 3) row_scores(
     const ELEMENT* __restrict__ q,     // [query_heads, channels]
     const ELEMENT* __restrict__ low,   // rows, or the minima of pages
     const ELEMENT* __restrict__ high,  // the maxima of pages; not read for products
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * LANES) row_scores(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) any_scores(
+extern "C" __global__ void __launch_bounds__(128, 8) any_scores(
     const ELEMENT* __restrict__ q, const ELEMENT* __restrict__ low, const ELEMENT* __restrict__ high,
     const int* __restrict__ kv_head_of,  // [query_heads]
     float* __restrict__ scores, float scale, int rows, int channels, int64 row_stride, int64 head_stride) {

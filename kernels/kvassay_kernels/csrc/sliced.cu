@@ -8,7 +8,7 @@
 constexpr int G = GROUP, VECTOR = WIDE ? Elements<ELEMENT>::COUNT : 1;
 constexpr int MOST_CHANNELS = 256;
 
-extern "C" __global__ void __launch_bounds__(128) sliced_scores(
+extern "C" __global__ void __launch_bounds__(128, 4) sliced_scores(
     const ELEMENT* __restrict__ q,           // [query_heads, channels]
     const ELEMENT* __restrict__ k,           // element (row, head, channel) at the strides below
     const int* __restrict__ chosen,          // [heads, count]

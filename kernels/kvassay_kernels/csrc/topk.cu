@@ -32,7 +32,7 @@ __device__ __forceinline__ int rank_in_block(bool flag, int* room, int& total) {
     return before + __popc(votes & ((1u << lane) - 1));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) top_k(
+extern "C" __global__ void __launch_bounds__(THREADS, 2) top_k(
     const float* __restrict__ scores,  // [rows, size]
     const int* __restrict__ ids,       // [rows, size]; null where a number's id is its position
     int* __restrict__ best,            // [rows, parts, count]: ids in the order of positions
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) top_k(
 }
 
 // The order of a row by number, largest first, equal ones by their place: a thread counts what comes before its own.
-extern "C" __global__ void __launch_bounds__(THREADS) by_score(
+extern "C" __global__ void __launch_bounds__(THREADS, 2) by_score(
     const float* __restrict__ scores,  // [rows, count]
     const int* __restrict__ ids,       // [rows, count]
     int* __restrict__ sorted,          // [rows, count]
