@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from . import admission, batches, documents, epochs, estimates, fallbacks, identity, index, jobs
+from . import admission, batches, documents, edges, epochs, estimates, fallbacks, identity, index, jobs
 from .base import Fault
 
 CORRECT = (Reference, ReferenceFloat64)
@@ -18,5 +18,6 @@ FAULTS: tuple[type[Fault], ...] = (
     *identity.FAULTS,
     *epochs.FAULTS,
     *index.FAULTS,
+    *edges.FAULTS,
 )
 """In the order of the chapter."""
