@@ -20,6 +20,7 @@ from ..monitors.runtime import KINDS, PLACE_BYTES, REACTIONS, Handle, Rule, Runt
 from .contract import Draw, Illegal, Make, Step
 from .contract import Rule as Choice
 from .replayed import Replayed, reason
+from .runtime_documents import edged_report, edged_step
 from .runtime_plans import DOCUMENTS, FALLBACKS, PLANS, step
 
 Request = dict[str, Any]
@@ -117,7 +118,7 @@ class RuntimeScene:
     def rules(self) -> Mapping[str, tuple[int, Choice]]:
         """Of what the sequence is about; all of them before it has begun."""
         others: dict[str, dict[str, tuple[int, Choice]]] = {
-            ADMISSION: {"plan": (4, self.plan), "step": (3, self.step), "step-document": (2, self.step_document)},
+            ADMISSION: {"plan": (4, self.plan), "step": (3, self.step), "step-document": (4, self.step_document)},
             REPORT: {"report": (1, self.report)},
         }
         if self.theme:
@@ -159,7 +160,7 @@ class RuntimeScene:
 
     def begin(self, draw: Draw) -> None:
         """A runtime with little of something, or plans or documents without one."""
-        themes = [JOBS] * 9 + [INDEX] * 6 + [ADMISSION] * 2 + [REPORT]
+        themes = [JOBS] * 8 + [INDEX] * 5 + [ADMISSION] * 3 + [REPORT] * 2
         self.theme = draw.pick([theme for theme in themes if theme in self.profiles])
         if self.theme in (JOBS, INDEX):
             self.open(draw)
@@ -175,11 +176,13 @@ class RuntimeScene:
 
     def step_document(self, draw: Draw) -> None:
         """A step, right or with something wrong."""
-        self.make(Step("runtime.admit", {"document": DOCUMENTS["runtime.admit"].draw(draw)}))
+        document = edged_step(draw) if draw.chance(75) else DOCUMENTS["runtime.admit"].draw(draw)
+        self.make(Step("runtime.admit", {"document": document}))
 
     def report(self, draw: Draw) -> None:
         """A report, right or with something wrong."""
-        self.make(Step("runtime.report", {"document": DOCUMENTS["runtime.report"].draw(draw)}))
+        document = edged_report(draw) if draw.chance(75) else DOCUMENTS["runtime.report"].draw(draw)
+        self.make(Step("runtime.report", {"document": document}))
 
     def open(self, draw: Draw) -> None:
         """Plenty of everything but for one resource, now and then."""
