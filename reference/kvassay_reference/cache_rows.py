@@ -105,6 +105,20 @@ class Layer:
         return replace(self, rows=self.rows and self.rows.of(sequences))
 
 
+@dataclass(frozen=True)
+class RecordingLayer(Layer):
+    """A layer that drops nothing before the next crop, so that every row since the last one can be rolled back."""
+
+    def stored(self, rows: Part) -> Layer:
+        """All of these rows."""
+        return replace(self, rows=rows)
+
+    def ending(self, end: int) -> Layer:
+        """The layer without the rows from a position on, and without what the next row does not read."""
+        layer = super().ending(end)
+        return layer if layer.rows is None else super().stored(layer.rows)
+
+
 @dataclass
 class Cache:
     """Layers that always have the same length. Faults override one method."""

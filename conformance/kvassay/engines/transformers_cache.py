@@ -172,6 +172,7 @@ class Recording(Adapter):
     """Sliding layers keep what a crop may need, as ``generate`` asks them to before assisted decoding."""
 
     engine = info("snapshots by copy.deepcopy; activate_past_recording before the first row")
+    capabilities: ClassVar[Mapping[str, Any]] = {**Adapter.capabilities, "rows.crops_windows": True}
 
     def made(self, config: Any) -> Any:
         """A cache that records its past."""

@@ -7,14 +7,22 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from kvassay_reference.cache_rows import Cache, Layer, Part
+from kvassay_reference.cache_rows import Cache, Layer, Part, RecordingLayer
 
 from ..engines.reference import Reference
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
-CORRECT = (Reference,)
+
+class Recording(Reference):
+    """The reference with layers that record their past between crops."""
+
+    own_capabilities: ClassVar[Mapping[str, Any]] = {"rows.crops_windows": True}
+    layer_class: ClassVar[type[Layer]] = RecordingLayer
+
+
+CORRECT = (Reference, Recording)
 
 
 class Fault(Reference):
@@ -22,6 +30,10 @@ class Fault(Reference):
 
     requirement: ClassVar[str]
     killed_by: ClassVar[tuple[str, ...]]
+
+
+class RecordingFault(Recording, Fault):
+    """The reference that records, to be spoiled."""
 
 
 def cases(*names: str) -> tuple[str, ...]:
@@ -442,6 +454,108 @@ class WindowOffByOneInCrop(Fault):
     layer_class = _Layer
 
 
+def recorded(*names: str) -> tuple[str, ...]:
+    """A case on each of the three caches with windows."""
+    return cases(*(f"recorded/{name}-{shape}" for name in names for shape in ("hybrid", "sliding", "window-first")))
+
+
+class RecordsOneRow(RecordingFault):
+    """One row more than the window needs is recorded, whatever the length of a draft."""
+
+    requirement = "ROW-005"
+    killed_by = recorded("rounds", "draft-row-by-row")
+
+    class _Layer(RecordingLayer):
+        def stored(self, rows: Part) -> Layer:
+            return replace(self, rows=rows.slice(max(rows.first, self.reach(rows.end) - 1), rows.end))
+
+    layer_class = _Layer
+
+
+class RecordedIsHandedOver(RecordingFault):
+    """Everything recorded is handed to attention, whose mask is made for the window."""
+
+    requirement = "ROW-002"
+    killed_by = recorded("draft-row-by-row")
+
+    class _Layer(RecordingLayer):
+        def appended(self, new: Part) -> tuple[Layer, Part]:
+            layer, handed = super().appended(new)
+            return layer, replace(handed, end=self.reach(self.length) + handed.count)
+
+    layer_class = _Layer
+
+
+class TrimmedAtTheWrongEnd(RecordingFault):
+    """After a crop the recorded rows are trimmed to the window from the start."""
+
+    requirement = "ROW-005"
+    killed_by = recorded("rounds", "draft-row-by-row")
+
+    class _Layer(RecordingLayer):
+        def ending(self, end: int) -> Layer:
+            if self.rows is None:
+                return self
+            layer = super().ending(end)
+            assert layer.rows is not None
+            count = layer.rows.count
+            return replace(layer, rows=Part(self.rows.k[:, :, :count, :], self.rows.v[:, :, :count, :], end))
+
+    layer_class = _Layer
+
+
+class FullOnceIsFullForEver(RecordingFault):
+    """A window that was full is taken to be full after a crop: positions count from there."""
+
+    requirement = "ROW-003"
+    killed_by = recorded("draft-across")
+
+    class _Layer(RecordingLayer):
+        def ending(self, end: int) -> Layer:
+            layer = super().ending(end)
+            if self.window is None or layer.rows is None or self.length < self.window:
+                return layer
+            return replace(layer, rows=replace(layer.rows, end=max(end, self.window)))
+
+    layer_class = _Layer
+
+
+class CropOfNothingForgets(RecordingFault):
+    """A crop that drops nothing empties what was recorded."""
+
+    requirement = "ROW-003"
+    killed_by = cases("recorded/all-accepted")
+
+    class _Cache(Cache):
+        def crop(self, keep: int | None, drop: int) -> None:
+            length = self.layers[0].length
+            super().crop(keep, drop)
+            if keep is None and not drop:
+                self.layers = [
+                    layer
+                    if layer.window is None
+                    else replace(layer, rows=layer.rows and layer.rows.slice(length, length))
+                    for layer in self.layers
+                ]
+
+    cache_class = _Cache
+
+
+class RecordIsNotSaved(RecordingFault):
+    """A snapshot holds what the window needs and not what was recorded for a crop."""
+
+    requirement = "ROW-006"
+    killed_by = cases("recorded/saved")
+
+    class _Cache(Cache):
+        def saved(self) -> Cache:
+            cache = super().saved()
+            cache.layers = [layer if layer.rows is None else Layer.stored(layer, layer.rows) for layer in cache.layers]
+            return cache
+
+    cache_class = _Cache
+
+
 # --- snapshots -------------------------------------------------------------------------------------------------------
 
 
@@ -638,7 +752,7 @@ class FullLayersReset(Fault):
     cache_class = _Cache
 
 
-ABSTRACT = (Fault,)
+ABSTRACT = (Fault, RecordingFault)
 
 
 def _all() -> Iterator[type[Fault]]:
