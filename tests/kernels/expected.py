@@ -11,8 +11,11 @@ import numpy as np
 from kvassay_reference.attention import State
 
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-SOME = sorted(DTYPES) if "KVASSAY_KERNELS_FULL" in os.environ else ["bfloat16", "float32"]
+FULL = "KVASSAY_KERNELS_FULL" in os.environ
+SOME = sorted(DTYPES) if FULL else ["bfloat16", "float32"]
 """Dtypes that tests draw from: each is a library to be built."""
+HEADS = [[1, 0, 1], [0] * 9 + [1], *([[0], [0, 0, 0, 0], [1, 1, 0, 0, 0, 0]] if FULL else [])]
+"""Maps onto two K/V heads; each size of the largest group is a library, too."""
 EPSILON = 2.0**-24
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

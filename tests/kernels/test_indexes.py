@@ -16,10 +16,10 @@ from kvassay_reference.indexes.magicpig import Tables
 from kvassay_reference.indexes.squeezed import Level
 
 from .conftest import Device, inward
-from .expected import DTYPES, SOME, assert_sums, drawn
+from .expected import DTYPES, HEADS, SOME, assert_sums, drawn
 
 ROWS = st.sampled_from([0, 1, 7, 8, 9, 16, 255, 256, 257]) | st.integers(0, 600)
-MAPS = st.sampled_from([[0], [0, 0, 0, 0], [1, 0, 1], [0] * 9 + [1]])
+MAPS = st.sampled_from(HEADS)
 
 
 @settings(max_examples=20, deadline=None)

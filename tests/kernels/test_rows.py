@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kvassay_kernels import grids, rows
 
 from .conftest import Device, inward
-from .expected import DTYPES, SOME, assert_sums, drawn
+from .expected import DTYPES, HEADS, SOME, assert_sums, drawn
 
 ROWS = st.sampled_from([0, 1, 3, 4, 15, 16, 17, 63, 64, 65, 127, 129, 300]) | st.integers(0, 700)
-MAPS = st.sampled_from([[0], [0, 0, 0, 0], [1, 0, 1], [0] * 9 + [2], [2, 1, 0, 0, 1, 2]])
+MAPS = st.sampled_from([*HEADS, [2, 1, 0, 0, 1, 2]])
 
 
 @settings(max_examples=30, deadline=None)
