@@ -61,9 +61,10 @@ def estimate(draw: Draw) -> Request:
 def batch(draw: Draw) -> Request:
     """Up to seven requests, most of them alike in all but one part."""
     rows = []
-    for index in range(draw.integer(0, 7)):
+    names = [f"r{index}" for index in range(7)]
+    for _ in range(draw.integer(0, 7)):
         row: Request = {
-            "request": f"r{index}",
+            "request": names.pop(draw.integer(0, len(names) - 1)),
             "tokens": draw.pick((16, 4096)),
             "fetch_bytes": 8,
             "tier": "host",
