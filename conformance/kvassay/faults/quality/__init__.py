@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from . import costs, documents, errors, fallbacks, selections
+from . import costs, documents, edges, errors, fallbacks, selections
 from .base import Fault
 
 CORRECT = (Reference, ReferenceFloat64)
@@ -14,5 +14,6 @@ FAULTS: tuple[type[Fault], ...] = (
     *costs.FAULTS,
     *fallbacks.FAULTS,
     *documents.FAULTS,
+    *edges.FAULTS,
 )
 """In the order of the chapter."""

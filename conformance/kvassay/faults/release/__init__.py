@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from . import plans, registries, rollouts, stores
+from . import edges, plans, registries, rollouts, stores
 from .base import Fault
 
 CORRECT = (Reference, ReferenceFloat64)
 
-FAULTS: tuple[type[Fault], ...] = (*registries.FAULTS, *plans.FAULTS, *rollouts.FAULTS, *stores.FAULTS)
+FAULTS: tuple[type[Fault], ...] = (
+    *registries.FAULTS,
+    *plans.FAULTS,
+    *rollouts.FAULTS,
+    *stores.FAULTS,
+    *edges.FAULTS,
+)
 """In the order of the chapter."""
