@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kvassay.adapters.base import EngineAdapter
 from kvassay.adapters.local import InProcess
+from kvassay.cli import status
 from kvassay.core.engine import Refused, Returned
 from kvassay.core.model import Verdict
 from kvassay.corpus.data import fixture_module, read_json, root
@@ -259,3 +262,20 @@ def test_there_are_as_many_mutations_as_promised() -> None:
     cases = [one for name in ("step", "report") for one in read_json(folder / "cases" / f"{name}.json")["cases"]]
     mutations = [one for one in cases if one["kind"] == "mutation"]
     assert len(mutations) >= read_json(folder / "golden-figures.json")["mutations_at_least"]
+
+
+def test_the_command_writes_the_table_of_a_policy(tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    asked = ["oracle", "runtime", "--policy", "exact_deadline_coalescing", "--output", str(file)]
+    assert status([*asked, "--json"]) == 0
+    assert [row["request"] for row in json.loads(file.read_text())] == [
+        "req-delta",
+        "req-beta",
+        "req-alpha",
+        "req-gamma",
+    ]
+    assert status(asked) == 0
+    assert file.read_text().splitlines()[0].split()[:2] == ["request", "finish_ms"]
+    assert status(["oracle", "identity", "--policy", "fifo"]) == 2
+    assert status(["oracle", "runtime", "--policy", "lifo"]) == 2
+    assert status(["oracle", "--policy", "fifo"]) == 2

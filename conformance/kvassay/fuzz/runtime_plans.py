@@ -66,7 +66,7 @@ def batch(draw: Draw) -> Request:
         row: Request = {
             "request": names.pop(draw.integer(0, len(names) - 1)),
             "tokens": draw.pick((16, 4096)),
-            "fetch_bytes": 8,
+            "fetch_bytes": draw.pick((8, 8, 5, 6)),
             "tier": "host",
             "numa": 0,
             "candidates": 4,
