@@ -381,6 +381,20 @@ class PositionsByIndex(Fault):
         return {"positions": np.arange(len(a["positions"])) + a["positions"][:1]}
 
 
+class EmptyBlockFirst(Fault):
+    """An online softmax over blocks of 32 rows takes the maximum of an empty first block from itself."""
+
+    requirement = "ATT-007"
+    killed_by = case("mask/newest-first", "mask/newest-first-state")
+
+    def reduce(self, request: Request) -> State:
+        state, a = super().reduce(request), self.arguments(request)
+        first = a["mask"].sees(a["positions"][:32], a["q_position"])
+        if a["pages"] is None and a["mask"].window is None and len(a["positions"]) > 32 and not first.any():
+            return State(state.m, state.l * np.nan, state.u * np.nan)
+        return state
+
+
 class PositionsInFloat32(Fault):
     """Positions are compared in float32, which rounds 2^24 + 1 to 2^24."""
 
