@@ -140,7 +140,7 @@ class ResetReturnsTheCancelled(Runtime):
         return sum((self._give(self.read_price(read.size)) for read in gone), made)
 
 
-@seeds.machine("RUN-027", "epochs/nothing-in-flight")
+@seeds.machine("RUN-026", "epochs/nothing-in-flight")
 class ResetLeaksReservations(Runtime):
     """The bytes of what was reserved and not started are lost in a reset."""
 

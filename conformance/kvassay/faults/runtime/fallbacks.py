@@ -71,7 +71,7 @@ def postponed_unasked(terms: Terms, reason: Reason, now_ms: Exact) -> Action:
     return replace(terms, fallbacks=(*terms.fallbacks, "postpone")).fallback(reason, now_ms)
 
 
-@seeds.choice("RUN-004", "jobs/deadlines", "policies/base-fifo")
+@seeds.choice("RUN-021", "jobs/deadlines", "policies/base-fifo")
 def degraded_to_protect_latency(terms: Terms, reason: Reason, now_ms: Exact) -> Action:
     """An exact request is answered approximately."""
     found = terms.fallback(reason, now_ms)
