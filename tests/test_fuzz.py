@@ -200,7 +200,7 @@ def test_an_engine_that_does_not_open_ends_the_run() -> None:
 # --- which calls are made -----------------------------------------------------------------------------------------
 
 
-BROKEN = frozenset().union(*(contracts.find(name).atomic for name in contracts.CONTRACTS))
+BROKEN: frozenset[str] = frozenset().union(*(contracts.find(name).atomic for name in contracts.CONTRACTS))
 """Ops that are given documents which no schema allows, on purpose."""
 
 
