@@ -37,7 +37,7 @@ def path(draw: Draw, name: str) -> Request:
     return {
         "path": name,
         "tier": "host",
-        "numa": draw.integer(0, 1),
+        "numa": draw.pick((0, 1, 1, 3)),
         "threads": draw.pick(measured) if draw.chance(90) else draw.pick((1, 2, 3, 4, 8)),
         "link_bytes_per_ms": draw.pick((10, 10, 20, 16, max(rates))) if draw.chance(95) else 4,
         "measured": [{"threads": threads, "bytes_per_ms": rate} for threads, rate in zip(measured, rates, strict=True)],
@@ -51,10 +51,10 @@ def estimate(draw: Draw) -> Request:
     return {
         "path": path(draw, "p"),
         "bytes": draw.integer(0, 12),
-        "worker_numa": draw.integer(0, 1),
+        "worker_numa": draw.pick((0, 1, 3)),
         "crossing_ms": draw.pick((0, 0.5, 0.3)),
         "now_ms": draw.pick((0, 10, 0.1)),
-        "deadline_ms": draw.pick((10, 11, 12.5, 10.5, 0.6, 1, 0)),
+        "deadline_ms": draw.pick((10, 11, 12.5, 10.5, 0.6, 0.9, 1.1, 10.3, 10.6, 1, 0)),
     }
 
 
@@ -78,10 +78,10 @@ def batch(draw: Draw) -> Request:
         if draw.chance(50):
             part = draw.pick(("fetch_bytes", "tier", "numa", "candidates", "slack_ms", "contract", "identity"))
             others = {"tier": "file", "numa": 1, "contract": "approximate", "identity": "n"}
-            row[part] = others.get(part, draw.pick((0, 1, 3, 4, 5, 8, 9, 16, 17)))
+            row[part] = others.get(part, draw.pick((0, 1, 3, 4, 5, 8, 9, 16, 17, (1 << 49) + 1, 1 << 49)))
         rows.append(row)
     return {
-        "cap_bytes": draw.pick((8, 16, 15, 24, 40)),
+        "cap_bytes": draw.pick((8, 16, 15, 24, 40, 1 << 51)),
         "staging_bytes": draw.pick((0, 1, 3, 5, 100)),
         "buckets": {"fetch_bytes": draw.pick((1, 4)), "candidates": draw.pick((1, 4)), "slack_ms": [1, 4, 5]},
         "requests": rows,
@@ -94,8 +94,11 @@ def step(draw: Draw) -> Document:
     names = ("u0", "u1", "u2")
     sizes = [draw.pick((2, 4, 4, 6)) for _ in names]
     template, asked = made["units"][0], made["requests"][0]
-    made["paths"] = [{**path(draw, "p"), "threads": 1, "link_bytes_per_ms": 99}, made["paths"][1]]
-    made["paths"][0]["measured"] = [{"threads": 1, "bytes_per_ms": draw.pick((2, 4, 8))}]
+    made["paths"] = [
+        {**path(draw, "p"), "numa": draw.integer(0, 1), "threads": 1, "link_bytes_per_ms": 99},
+        made["paths"][1],
+    ]
+    made["paths"][0]["measured"] = [{"threads": 1, "bytes_per_ms": draw.pick((2, 4, 8, 10))}]
     made["units"] = [
         {
             **template,
@@ -106,7 +109,7 @@ def step(draw: Draw) -> Document:
         }
         for index, (name, size) in enumerate(zip(names, sizes, strict=True))
     ]
-    arrivals = list(range(6))
+    arrivals = [1, 2, 9, 10, 11, 20]
     made["requests"] = []
     for index in range(draw.integer(0, 6)):
         which = draw.integer(0, 2)
@@ -124,8 +127,8 @@ def step(draw: Draw) -> Document:
                 "contract": contract,
                 "envelope": "e" if contract == "approximate" else None,
                 "fallbacks": wanted[::-1] if draw.chance(50) else wanted,
-                "recompute_ms": draw.pick((0, 1, 2, 3)),
-                "deadline_ms": draw.pick((100, 101, 101.5, 102, 103, 103, 110, 1000)),
+                "recompute_ms": draw.pick((0, 1, 2, 3, 0.1, 0.7, 1.1)),
+                "deadline_ms": draw.pick((100, 100.1, 100.7, 101.1, 100.3, 101, 101.5, 102, 103, 103, 110, 1000)),
             }
         )
     free = {"pinned_bytes": (4, 8, 12, 99), "staging_bytes": (4, 8, 12, 99), "link_bytes": (4, 8, 12, 99)}
