@@ -170,5 +170,19 @@ class GenerationBeforeTenant(Fault):
         return {}
 
 
+class CostsBeforeMeasures(Fault):
+    """Of several wrong numbers the last one is told."""
+
+    requirement = "QLT-055"
+    killed_by = case("order/first-reason-of-measures-and-costs")
+
+    def qlt_judge(self, rules: Iterable[Rule]) -> Result:
+        broken = [reason for holds, reason in rules if not holds]
+        numbers = [reason for reason in broken if reason.endswith("_MISMATCH") and reason not in OWNERS.values()]
+        if broken:
+            raise Rejected(numbers[-1] if broken[0] in numbers else broken[0])
+        return {}
+
+
 FAULTS = found(globals())
 """In the order of the chapter."""
