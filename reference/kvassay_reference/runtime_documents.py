@@ -20,6 +20,8 @@ Document = TypeVar("Document")
 Name = Annotated[str, re.compile(r"(?s).{1,200}")]
 Rate = Annotated[float, 0]
 """Also durations and points in time."""
+Speed = Annotated[float, math.ulp(0.0)]
+"""More than zero: what a transfer's bytes are divided by."""
 
 
 # --- admission ---
@@ -74,7 +76,7 @@ class Measured:
     """One measurement of a path."""
 
     threads: Extent
-    bytes_per_ms: Rate
+    bytes_per_ms: Speed
 
 
 @dataclass(frozen=True)
