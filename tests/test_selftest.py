@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,8 @@ def test_a_matrix_fails_for_a_requirement_without_fault_and_a_case_that_no_fault
 def test_faults_name_known_cases_and_requirements_and_explain_themselves(contract: str) -> None:
     corpus = load()
     ids = {case.id for case in corpus.cases}
+    names = Counter(fault.__name__ for fault in faults(contract))
+    assert names.total() == len(names), names.most_common(1)
     for fault in faults(contract):
         assert fault.requirement in corpus.requirements, fault  # type: ignore[attr-defined]
         assert set(fault.killed_by) <= ids, fault  # type: ignore[attr-defined]

@@ -170,7 +170,7 @@ class GenerationBeforeTenant(Fault):
         return {}
 
 
-class CostsBeforeMeasures(Fault):
+class LastWrongNumberTold(Fault):
     """Of several wrong numbers the last one is told."""
 
     requirement = "QLT-055"
