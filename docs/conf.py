@@ -21,6 +21,7 @@ nitpick_ignore_regex = [
     # Types of other packages: their inventories are on the network, and a build needs none.
     (r"py:.*", r"(?!kvassay)[\w.]+"),
     (r"py:class", r"kvassay[\w.]*\._[A-Z]\w*"),  # private type variables in signatures
+    (r"py:class", r"[\d.]+e-\d+"),  # limits of numbers in signatures
 ]
 
 kv_api = [

@@ -344,7 +344,8 @@ def test_the_map_of_the_article_is_whole() -> None:
 # -- README and guides ---------------------------------------------------------------------------------------------
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [path for folder in ("", "engines", "kernels") for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 NAMES = [path.relative_to(ROOT).as_posix() for path in GUIDES]
 
 
@@ -356,10 +357,10 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_the_site_leads_to_its_own_pages() -> None:
-    source = ["[a](../spec/recipes.md), [b](../schemas/identity/record.json), [c](ci.md#waivers), [d](../README.md)"]
+    source = ["[a](../../spec/recipes.md), [b](../schemas/identity/record.json), [c](ci.md#waivers), [d](../README.md)"]
     kvdocs._link_own_pages(types.SimpleNamespace(), "protocol", source)
     assert source == [
-        "[a](spec/recipes.md), [b](_generated/schemas/identity/record.md), [c](ci.md#waivers), [d](../README.md)"
+        "[a](/spec/recipes.md), [b](/_generated/schemas/identity/record.md), [c](ci.md#waivers), [d](../README.md)"
     ]
 
 

@@ -16,7 +16,7 @@ from .errors import Refusal
 from .manifest import Digest, Extent, Natural
 from .runtime_admission import Ask, Credits, Exact, Path, Terms, exact
 
-Document = TypeVar("Document")
+_Document = TypeVar("_Document")
 Name = Annotated[str, re.compile(r"(?s).{1,200}")]
 Rate = Annotated[float, 0]
 """Also durations and points in time."""
@@ -164,7 +164,7 @@ class Admission:
         return next(one for one in self.paths if one.path == unit.path)
 
 
-Rule = tuple[str, Callable[[Document], bool]]
+Rule = tuple[str, Callable[[_Document], bool]]
 AdmissionRule = tuple[str, Callable[[Admission], bool]]
 
 
@@ -256,7 +256,7 @@ ADMISSION_RULES: tuple[AdmissionRule, ...] = (
 """Reason and rule, in the order of precedence."""
 
 
-def broken(document: Document, rules: Sequence[Rule[Document]]) -> Iterator[str]:
+def broken(document: _Document, rules: Sequence[Rule[_Document]]) -> Iterator[str]:
     """Reasons of the rules that a document breaks, lazily, as later rules rest on earlier ones."""
     return (reason for reason, holds in rules if not holds(document))
 
@@ -485,7 +485,7 @@ REPORT_RULES: tuple[ReportRule, ...] = (
 """Reason and rule, in the order of precedence."""
 
 
-def check(document: Document, rules: Sequence[Rule[Document]]) -> None:
+def check(document: _Document, rules: Sequence[Rule[_Document]]) -> None:
     """Refuse a document for the first rule that it breaks."""
     for reason in broken(document, rules):
         raise Refusal(reason)

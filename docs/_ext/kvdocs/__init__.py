@@ -23,7 +23,7 @@ def _write_pages(app: Sphinx) -> None:
     pages.write(Path(app.config.kv_root), Path(app.srcdir), app.config.kv_api)
 
 
-REPOSITORY_LINK = re.compile(r"\]\(\.\./(?:(spec)/([\w-]+)\.md|(schemas)/([\w/.-]+)\.json)\)")
+REPOSITORY_LINK = re.compile(r"\]\((?:\.\./)+(?:(spec)/([\w-]+)\.md|(schemas)/([\w/.-]+)\.json)\)")
 
 
 def _link_own_pages(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -33,7 +33,7 @@ def _link_own_pages(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def _page_of(link: re.Match[str]) -> str:
     spec, chapter, _, schema = link.groups()
-    return f"](spec/{chapter}.md)" if spec else f"](_generated/schemas/{schema}.md)"
+    return f"](/spec/{chapter}.md)" if spec else f"](/_generated/schemas/{schema}.md)"
 
 
 def _check_sections(app: Sphinx, env: BuildEnvironment) -> None:
