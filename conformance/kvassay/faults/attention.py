@@ -26,6 +26,7 @@ from ..engines.reference import (
     ReferenceOLse2,
     ReferenceZero,
 )
+from . import base
 
 Arguments = dict[str, Any]
 Request = Mapping[str, Any]
@@ -36,11 +37,8 @@ def case(*names: str) -> tuple[str, ...]:
     return tuple(f"attention/{name}" for name in names)
 
 
-class Fault(Reference):
+class Fault(base.Fault):
     """The reference with its arguments changed."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
     def arguments(self, request: Request) -> Arguments:
         """The reference's arguments, spoiled."""
@@ -1513,8 +1511,4 @@ class ChecksInReverse(Fault):
 
 
 CORRECT = (Reference, ReferenceFloat64, ReferenceOLse, ReferenceOLse2, ReferenceHalf, ReferenceZero)
-FAULTS = tuple(
-    fault
-    for fault in list(globals().values())
-    if isinstance(fault, type) and issubclass(fault, Fault) and "requirement" in vars(fault)
-)
+FAULTS = base.found(globals())

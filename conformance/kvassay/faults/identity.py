@@ -20,19 +20,13 @@ from kvassay_reference.manifest import Gather, Lookup, Manifest, PartialReceipt,
 
 from ..adapters.base import Rejected
 from ..engines.reference import Reference, ReferenceFenced, ReferenceOLse2
+from .base import Fault
 
 Record = Mapping[str, Any]
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 CORRECT = (Reference, ReferenceFenced, ReferenceOLse2)
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 # --- digests -----------------------------------------------------------------------------------------------------

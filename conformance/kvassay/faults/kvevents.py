@@ -11,18 +11,12 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.kvevents import DEVICE, UNTOLD, Content, Index, Place, Streams
 
 from ..engines.reference import Reference
+from .base import Fault
 
 Block = Hashable
 Event = Mapping[str, Any]
 
 CORRECT = (Reference,)
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def case(*names: str) -> tuple[str, ...]:

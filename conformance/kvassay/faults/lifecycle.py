@@ -12,18 +12,12 @@ from kvassay_reference.pause_plans import Exact, Link, Waste, exact
 
 from ..adapters.base import Rejected
 from ..engines.reference import Reference
+from .base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 CORRECT = (Reference,)
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def cases(*names: str) -> tuple[str, ...]:

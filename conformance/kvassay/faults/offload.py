@@ -12,18 +12,12 @@ from kvassay_reference.offload import Demand, LayerLedger, Memory, Plan, Rule, T
 from kvassay_reference.offload_cost import Cost, Model, Policy, Regime, Stage
 
 from ..engines.reference import Reference
+from .base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 CORRECT = (Reference,)
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def case(*names: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from kvassay_reference.cache_rows import Cache, Layer, Part, RecordingLayer
 
 from ..engines.reference import Reference
+from .base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
@@ -23,13 +24,6 @@ class Recording(Reference):
 
 
 CORRECT = (Reference, Recording)
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 class RecordingFault(Recording, Fault):

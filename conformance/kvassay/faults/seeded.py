@@ -16,7 +16,7 @@ from ..adapters.base import EngineAdapter
 from ..corpus import CorpusError
 
 KINDS = ("CORRECT", "FAULTS")
-OTHERS = ("selftest", "reach", "seeded")
+OTHERS = ("base", "selftest", "reach", "seeded")
 """Modules of the package that hold no faults."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference
+from ..base import found
 from . import bridge, magicpig, pq, record, search, squeezed, store
-from .base import faults_in
 
 CORRECT = (Reference,)
 FAULTS = (
-    *(fault for module in (store, search, record, pq, bridge, squeezed, magicpig) for fault in faults_in(vars(module))),
+    *(fault for module in (store, search, record, pq, bridge, squeezed, magicpig) for fault in found(vars(module))),
     *record.BLINDS,
 )

@@ -10,7 +10,8 @@ import numpy as np
 from kvassay_reference.attention import State
 from kvassay_reference.indexes import bridge, rows
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 # --- neighbours and graphs -----------------------------------------------------------------------------------------
 

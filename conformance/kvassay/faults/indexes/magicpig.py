@@ -10,7 +10,8 @@ from kvassay_reference.attention import State
 from kvassay_reference.indexes import magicpig, rows
 from kvassay_reference.indexes.magicpig import Estimate, Tables
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 # --- buckets and samples -------------------------------------------------------------------------------------------
 

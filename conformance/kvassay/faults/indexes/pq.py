@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from kvassay_reference.indexes import pq, rows
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 # --- building ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from kvassay_reference.indexes.record import Quantised, Rule
 
-from .base import Fault, Request, case
+from ..base import Fault
+from .base import Request, case
 
 
 class Blind(Fault):

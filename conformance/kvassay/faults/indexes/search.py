@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from kvassay_reference.indexes.search import RowIndex
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class FoundByDistance(Fault):

@@ -10,7 +10,8 @@ import numpy as np
 from kvassay_reference.indexes import rows, squeezed
 from kvassay_reference.indexes.squeezed import Level, Survivors
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 # --- clusters ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from kvassay_reference.attention import State
 from kvassay_reference.indexes import rows, store
 from kvassay_reference.indexes.store import Pool, Slot
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class PoolFault(Fault):

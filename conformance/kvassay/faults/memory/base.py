@@ -7,18 +7,11 @@ from typing import Any, ClassVar
 
 from kvassay_reference.memory.pool import Rule
 
-from ...engines.reference import Reference
+from ..base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Array = Any
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def case(*names: str) -> tuple[str, ...]:
@@ -40,12 +33,3 @@ class Blind(Fault):
 
     def mem_record_rules(self, document: Request) -> Iterable[Rule]:
         return self.seen(super().mem_record_rules(document))
-
-
-def found(namespace: Mapping[str, Any]) -> tuple[type[Reference], ...]:
-    """The faults of a module in the order of their writing: subclasses that name what they break."""
-    return tuple(
-        value
-        for value in namespace.values()
-        if isinstance(value, type) and issubclass(value, Fault) and "requirement" in vars(value)
-    )

@@ -12,7 +12,8 @@ from kvassay_reference.memory.clusters import Clustered, Index, Planned
 from kvassay_reference.memory.session import Session
 
 from ...adapters.base import Rejected
-from .base import Array, Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Array, Request, Result, case
 
 # --- clustering ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import Any
 from kvassay_reference.memory import pool, records
 from kvassay_reference.memory.pool import Rule
 
-from .base import Blind, Fault, Request, case, found
+from ..base import Fault, found
+from .base import Blind, Request, case
 
 UNCHECKED = {
     "PAYLOAD_DIGEST_MISMATCH": ("MEM-002", "admit/payload-digest"),

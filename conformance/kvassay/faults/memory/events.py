@@ -12,7 +12,8 @@ from kvassay_reference.memory import events, streams
 from kvassay_reference.memory.events import Marked, Metric, Refined, Sealed, Sides
 
 from ...adapters.base import Rejected
-from .base import Array, Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Array, Request, Result, case
 
 # --- boundaries ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from kvassay_reference.memory.losses import Kept
 
-from .base import Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Request, Result, case
 
 Rows = list[list[int]]
 

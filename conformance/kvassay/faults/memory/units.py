@@ -10,7 +10,8 @@ from kvassay_reference.memory import streams, units
 from kvassay_reference.memory.rows import span_positions
 from kvassay_reference.memory.units import Regions, UnitCache
 
-from .base import Array, Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Array, Request, Result, case
 
 REMAINDER = ("attend/pool", "attend/turned", "attend/no-units")
 

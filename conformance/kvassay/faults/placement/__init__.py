@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
+from ..base import Fault
 from . import attempts, batches, choice, headwise, pages, pipelines, receipts, reductions, reports, selection, traffic
-from .base import Fault
 
 CORRECT = (Reference, ReferenceFloat64)
 

@@ -8,7 +8,8 @@ from kvassay_reference import placement_receipts
 from kvassay_reference.offload import Rule
 from kvassay_reference.placement_receipts import Asked, Attempt
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class LateAfterFallback(Fault):

@@ -8,17 +8,10 @@ from typing import Any, ClassVar
 from kvassay_reference.offload import Rule
 from kvassay_reference.placement_receipts import Asked, Attempt
 
-from ...engines.reference import Reference
+from ..base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def case(*names: str) -> tuple[str, ...]:

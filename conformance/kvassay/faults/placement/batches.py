@@ -8,7 +8,8 @@ from dataclasses import replace
 from kvassay_reference import placement_batch
 from kvassay_reference.placement_batch import Batch, Job, Pair, Profile, Queues
 
-from .base import Fault, case
+from ..base import Fault
+from .base import case
 
 
 class Forming(Fault):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from kvassay_reference import placement
 from kvassay_reference.placement import Candidate
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class Candidates(Fault):

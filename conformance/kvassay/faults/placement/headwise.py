@@ -10,7 +10,8 @@ import numpy as np
 from kvassay_reference import placement
 from kvassay_reference.placement import Geometry, Group, Staged, Way
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class GroupsOfQueryHeads(Fault):

@@ -11,7 +11,8 @@ from kvassay_reference import sparf
 from kvassay_reference.offload import Rule
 from kvassay_reference.sparf import HeadRead, Layout
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class Pages(Fault):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from kvassay_reference import placement, placement_batch
 from kvassay_reference.placement import Estimate, SubBatch
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class Stages(Fault):

@@ -12,7 +12,8 @@ from kvassay_reference.attention import State
 from kvassay_reference.offload import Rule, Spans, spans
 from kvassay_reference.placement_receipts import Asked, Attempt, Producer
 
-from .base import Blind, Fault, Request, Result, blind, case
+from ..base import Fault
+from .base import Blind, Request, Result, blind, case
 
 UNCHECKED = {
     "TENANT_MISMATCH": ("PLC-020", "receipt/tenant", "receipt/tenant-of-the-query", "session/wrong-identities"),

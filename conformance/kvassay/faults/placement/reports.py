@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from kvassay_reference.offload import Rule
 from kvassay_reference.placement import PLANS
 
-from .base import Fault, Request, blind, case
+from ..base import Fault
+from .base import Request, blind, case
 
 UNCHECKED = {
     "METHOD_MISCLASSIFIED": (

@@ -9,7 +9,8 @@ import numpy as np
 from kvassay_reference import sparf
 from kvassay_reference.sparf import Selection
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class Channels(Fault):

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from kvassay_reference.placement import Geometry, Traffic, Way
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class Bytes(Fault):

@@ -7,32 +7,16 @@ from typing import Any, ClassVar
 
 from kvassay_reference.offload import Rule
 
-from ...engines.reference import Reference
+from ..base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Array = Any
 
 
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
-
-
 def case(*names: str) -> tuple[str, ...]:
     """Ids of this contract's cases."""
     return tuple(f"quality/{name}" for name in names)
-
-
-def found(namespace: Mapping[str, Any]) -> tuple[type[Fault], ...]:
-    """The faults of a module in the order of their writing: subclasses that name what they break."""
-    return tuple(
-        value
-        for value in namespace.values()
-        if isinstance(value, type) and issubclass(value, Fault) and "requirement" in vars(value)
-    )
 
 
 class Blind(Fault):

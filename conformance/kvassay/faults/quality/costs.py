@@ -10,7 +10,8 @@ from kvassay_reference.quality import costs, ledgers
 from kvassay_reference.quality.costs import Sizes
 from kvassay_reference.quality.runs import Chain, Run
 
-from .base import Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Request, Result, case
 
 
 class KeysTwice(Fault):

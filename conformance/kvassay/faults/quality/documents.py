@@ -8,7 +8,8 @@ from typing import Any
 from kvassay_reference.offload import Rule
 from kvassay_reference.quality import report
 
-from .base import Fault, Request, blind, case, found
+from ..base import Fault, found
+from .base import Request, blind, case
 
 UNCHECKED: dict[str, tuple[str, Sequence[str]]] = {
     "TENANT_MISMATCH": ("QLT-048", ["report/other-tenant"]),

@@ -16,7 +16,8 @@ from kvassay_reference.quality.runs import Chain, Run
 
 from ...adapters.base import Rejected
 from ...engines.reference_attention import refusals_named
-from .base import Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Request, Result, case
 
 
 class ScoresInHalfPrecision(Fault):

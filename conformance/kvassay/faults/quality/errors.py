@@ -13,7 +13,8 @@ from kvassay_reference.quality.losses import Errors, Masses, Outputs, Propagated
 from kvassay_reference.quality.runs import Run
 from kvassay_reference.selectors.rows import softmax
 
-from .base import Array, Fault, Request, case, found
+from ..base import Fault, found
+from .base import Array, Request, case
 
 
 class NotRenormalised(Fault):

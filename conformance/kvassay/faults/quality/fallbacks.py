@@ -10,7 +10,8 @@ from kvassay_reference.memory.rows import require
 from kvassay_reference.quality import fallback
 from kvassay_reference.quality.fallback import ROWS, Attempt, Gate, Row, State
 
-from .base import Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Request, Result, case
 
 # --- the gate -------------------------------------------------------------------------------------------------------
 

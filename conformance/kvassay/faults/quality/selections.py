@@ -13,7 +13,8 @@ from kvassay_reference.quality.losses import Masses
 from kvassay_reference.quality.runs import Chain, Run
 from kvassay_reference.selectors.rows import softmax
 
-from .base import Fault, Request, Result, case, found
+from ..base import Fault, found
+from .base import Request, Result, case
 
 # --- recorded runs --------------------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
+from ..base import Fault
 from . import edges, plans, registries, rollouts, stores
-from .base import Fault
 
 CORRECT = (Reference, ReferenceFloat64)
 

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from kvassay_reference.release.record import Review
 from kvassay_reference.release.registry import RULES as REGISTRY_RULES
 from kvassay_reference.release.rollout import RULES, Machine
 
-from ...engines.reference import Reference
+from ..base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def case(*names: str) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from kvassay_reference.release.registry import Fields, Registry
 from kvassay_reference.release.rollout import Candidate, Evidence, Machine, Rollout
 from kvassay_reference.release.store import Identity, Object, Receipt, Store, Tier, Transaction
 
-from .base import Fault, Request, Result, case
+from ..base import Fault, found
+from .base import Request, Result, case
 
 
 class JoinedBySlashes(Fault):
@@ -295,9 +296,5 @@ class LateByAMicrosecond(Fault):
         return super().release_decide({**request, "selection": {**own, **later}})
 
 
-FAULTS: tuple[type[Fault], ...] = tuple(
-    made
-    for made in list(globals().values())
-    if isinstance(made, type) and issubclass(made, Fault) and "requirement" in vars(made)
-)
+FAULTS = found(globals())
 """In the order of the cases."""

@@ -11,7 +11,8 @@ from kvassay_reference.release import costs, decisions
 from kvassay_reference.release.costs import Geometry, Settings
 from kvassay_reference.release.decisions import Action
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class KeysAlone(Fault):

@@ -10,7 +10,8 @@ from kvassay_reference.release.registry import Conditions, Fields, Interface, Re
 from kvassay_reference.release.statement import CALLED, Statement, collapses
 
 from ...adapters.base import Rejected
-from .base import Fault, Request, Result, blinds, case
+from ..base import Fault
+from .base import Request, Result, blinds, case
 
 
 def once(node: Any) -> Any:

@@ -23,7 +23,8 @@ from kvassay_reference.release.rollout import (
     Station,
 )
 
-from .base import Fault, Request, Result, blinds, case
+from ..base import Fault
+from .base import Request, Result, blinds, case
 
 
 class Steps(Fault):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from kvassay_reference.errors import Refusal
 from kvassay_reference.release.store import TIERS, Applied, Copy, Identity, Object, Receipt, Store, Tier, Transaction
 
-from .base import Fault, Request, Result, case
+from ..base import Fault
+from .base import Request, Result, case
 
 
 class Stored(Fault):

@@ -8,7 +8,8 @@ from typing import Any
 from kvassay_reference.errors import Refusal
 from kvassay_reference.residency import Entry, Grant, Key, Replica, Residency, Transaction
 
-from .base import Fault, Remembering, cases
+from ..base import Fault
+from .base import Remembering, cases
 
 
 class ReleasedFirst(Fault):

@@ -7,18 +7,10 @@ from typing import Any, ClassVar
 
 from kvassay_reference.residency import Grant, Residency, Slot, Transaction
 
-from ...engines.reference import Reference
 from ...engines.reference_residency_lesser import Forgetting, Refusing, Unjoined
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 class ForgettingFault(Forgetting):

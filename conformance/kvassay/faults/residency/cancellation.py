@@ -7,7 +7,8 @@ from typing import Any
 
 from kvassay_reference.residency import Grant, Key, Life, Replica, Residency, Transaction, digest
 
-from .base import Fault, Remembering, cases, slot_of
+from ..base import Fault
+from .base import Remembering, cases, slot_of
 from .validation import Lenient, Receipts
 
 

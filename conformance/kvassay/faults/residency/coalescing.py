@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from kvassay_reference.residency import Entry, Grant, Key, Life, Residency, Transaction
 
-from .base import Fault, Remembering, cases
+from ..base import Fault
+from .base import Remembering, cases
 from .validation import Receipts
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from kvassay_reference.errors import Refusal
 from kvassay_reference.residency import Grant, Key, Life, Replica, Residency, Transaction
 
-from .base import Fault, Remembering, UnjoinedFault, cases, slot_of
+from ..base import Fault
+from .base import Remembering, UnjoinedFault, cases, slot_of
 from .cancellation import SlotFreedOnCancel
 from .validation import Lenient, Receipts
 

@@ -16,7 +16,8 @@ from kvassay_reference.residency import (
     digest,
 )
 
-from .base import Fault, Request, Result, UnjoinedFault, cases
+from ..base import Fault
+from .base import Request, Result, UnjoinedFault, cases
 
 
 class EarlyVisible(Residency):

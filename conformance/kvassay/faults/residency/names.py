@@ -19,7 +19,8 @@ from kvassay_reference.residency import (
 )
 
 from ...adapters.base import EngineAdapter
-from .base import Fault, cases
+from ..base import Fault
+from .base import cases
 
 
 class KeysStripped(Fault):

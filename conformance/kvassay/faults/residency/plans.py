@@ -10,7 +10,8 @@ from kvassay_reference.residency_documents import Directory, Step
 from kvassay_reference.residency_plans import MIB, Reuse, Tier
 
 from ...adapters.base import Rejected
-from .base import Fault, Request, Result, cases
+from ..base import Fault
+from .base import Request, Result, cases
 
 Rules = Sequence[tuple[str, Callable[..., bool]]]
 

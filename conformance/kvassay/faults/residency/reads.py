@@ -9,7 +9,8 @@ from kvassay_reference.residency import Entry, Grant, Key, Life, Replica, Reside
 
 from ...engines.reference_residency import array
 from ...engines.reference_residency_lesser import ContentAddressed
-from .base import Fault, ForgettingFault, Request, Result, cases
+from ..base import Fault
+from .base import ForgettingFault, Request, Result, cases
 
 
 class LatestRowsServed(Fault):

@@ -8,7 +8,8 @@ from typing import Any
 from kvassay_reference.errors import Refusal
 from kvassay_reference.residency import Entry, Key, Life, Replica, Residency, Slot, Transaction, digest
 
-from .base import Fault, ForgettingFault, RefusingFault, cases
+from ..base import Fault
+from .base import ForgettingFault, RefusingFault, cases
 
 
 class OneSlotLess(ForgettingFault):

@@ -9,7 +9,8 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.residency import Entry, Grant, Key, Life, Replica, Residency, Slot, Transaction
 
 from ...adapters.base import EngineAdapter
-from .base import Fault, Remembering, cases, slot_of
+from ..base import Fault
+from .base import Remembering, cases, slot_of
 
 
 class LeaseIsAMark(Fault):

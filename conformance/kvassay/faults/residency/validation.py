@@ -9,7 +9,8 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.residency import Grant, Key, Replica, Residency, State, Transaction, digest
 
 from ...adapters.base import Rejected
-from .base import Fault, Remembering, Request, Result, cases
+from ..base import Fault
+from .base import Remembering, Request, Result, cases
 
 Receipts = Mapping[str, Mapping[str, Any]]
 

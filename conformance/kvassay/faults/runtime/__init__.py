@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
+from ..base import Fault
 from . import admission, batches, documents, edges, epochs, estimates, fallbacks, identity, index, jobs
-from .base import Fault
 
 CORRECT = (Reference, ReferenceFloat64)
 

@@ -10,7 +10,8 @@ from kvassay_reference import runtime_admission
 from kvassay_reference.runtime_admission import Ask, Bought, Credits, Decision, Exact
 from kvassay_reference.runtime_documents import Admission
 
-from .base import Fault, case
+from ..base import Fault
+from .base import case
 
 EDGES = ("pinned", "staging", "link", "queue")
 FIFO, DEADLINE, SHARED = runtime_admission.POLICIES

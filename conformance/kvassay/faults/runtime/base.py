@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from kvassay_reference.runtime import Runtime
 from kvassay_reference.runtime_admission import Action, Ask, Credits, Decision, Exact, Reason, Terms
 
 from ...engines.reference import Reference
+from ..base import Fault
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Machine = TypeVar("Machine", bound=type[Runtime])
 Choice = Callable[[Terms, Reason, Exact], Action]
-
-
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
 
 
 def case(*names: str) -> tuple[str, ...]:

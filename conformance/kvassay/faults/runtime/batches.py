@@ -8,7 +8,8 @@ from typing import Any
 
 from kvassay_reference.runtime_admission import Batch, Buckets, batch_key, batches, doubling
 
-from .base import Fault, Request, case
+from ..base import Fault
+from .base import Request, case
 
 Made = tuple[list[Batch], list[tuple[str, str]]]
 

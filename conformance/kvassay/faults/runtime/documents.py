@@ -11,7 +11,8 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime_admission import Credits, Exact, Path
 from kvassay_reference.runtime_documents import ADMISSION_RULES, BOUNDED, CLASS_OF, REPORT_RULES, Admission, Report
 
-from .base import Fault, Request, Result, case, fault
+from ..base import Fault
+from .base import Request, Result, case, fault
 
 STEPS = {
     "FREE_NOT_DERIVED": ("RUN-010", "step/free-pinned", "step/free-staging", "step/free-link", "step/free-queue"),

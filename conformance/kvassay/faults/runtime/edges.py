@@ -12,7 +12,8 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime import Job, Read, Runtime, Tombstone, Unit
 from kvassay_reference.runtime_admission import Ask, Batch, Buckets, Credits, Decision, Estimate, Exact, Path, Terms
 
-from .base import Fault, Request, Result, Seeds, case, fault
+from ..base import Fault
+from .base import Request, Result, Seeds, case, fault
 
 seeds = Seeds(__name__)
 

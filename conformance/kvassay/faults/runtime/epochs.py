@@ -8,7 +8,8 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime import NOTHING, Finished, Job, Read, Runtime
 from kvassay_reference.runtime_admission import Credits
 
-from .base import Fault, Seeds
+from ..base import Fault
+from .base import Seeds
 
 seeds = Seeds(__name__)
 

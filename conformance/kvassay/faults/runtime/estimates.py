@@ -7,7 +7,8 @@ from dataclasses import replace
 from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime_admission import Estimate, Exact, Path
 
-from .base import Fault, case
+from ..base import Fault
+from .base import case
 
 
 class NoCrossing(Fault):

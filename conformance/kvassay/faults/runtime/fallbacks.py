@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from kvassay_reference.runtime_admission import Action, Exact, Reason, Terms
 
-from .base import Fault, Seeds
+from ..base import Fault
+from .base import Seeds
 
 seeds = Seeds(__name__)
 LISTS = "policies/fallback-"

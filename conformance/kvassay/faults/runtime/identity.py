@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kvassay_reference.runtime import Read, Runtime, Unit
 
-from .base import Fault, Seeds
+from ..base import Fault
+from .base import Seeds
 
 seeds = Seeds(__name__)
 FIELDS = (

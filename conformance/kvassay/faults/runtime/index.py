@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime import Lookup, Runtime, Tombstone, Unit
 
-from .base import Fault, Seeds
+from ..base import Fault
+from .base import Seeds
 
 seeds = Seeds(__name__)
 

@@ -10,7 +10,8 @@ from kvassay_reference.runtime import NOTHING, Admitted, Finished, Job, Read, Ru
 from kvassay_reference.runtime_admission import Credits, Exact, Terms
 
 from ...adapters.base import Rejected
-from .base import Fault, Request, Result, Seeds, case
+from ..base import Fault
+from .base import Request, Result, Seeds, case
 
 seeds = Seeds(__name__)
 

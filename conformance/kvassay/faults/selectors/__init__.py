@@ -5,32 +5,18 @@ A fault puts a method of its own in the place of SparQ, Quest, InfiniGen or the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import ModuleType
-
+from ..base import found
 from . import infinigen, quest, receipts, shared, sparq
-from .base import CORRECT, Fault
+from .base import CORRECT
 
 __all__ = ["CORRECT", "FAULTS"]
 
 
-def _seeded(module: ModuleType) -> Iterator[type[Fault]]:
-    """The faults that a module defines, in its order."""
-    for value in list(vars(module).values()):
-        if (
-            isinstance(value, type)
-            and issubclass(value, Fault)
-            and value.__module__ == module.__name__
-            and value is not receipts.Blind
-        ):
-            yield value
-
-
 FAULTS = (
-    *_seeded(shared),
-    *_seeded(sparq),
-    *_seeded(quest),
-    *_seeded(infinigen),
-    *_seeded(receipts),
+    *found(vars(shared)),
+    *found(vars(sparq)),
+    *found(vars(quest)),
+    *found(vars(infinigen)),
+    *found(vars(receipts)),
     *receipts.BLINDS,
 )

@@ -41,13 +41,6 @@ class Approximate(Reference):
 CORRECT = (Reference, Approximate)
 
 
-class Fault(Reference):
-    """The reference, to be spoiled."""
-
-    requirement: ClassVar[str]
-    killed_by: ClassVar[tuple[str, ...]]
-
-
 def case(*names: str) -> tuple[str, ...]:
     """Ids of this contract's cases."""
     return tuple(f"selectors/{name}" for name in names)

@@ -13,7 +13,8 @@ from kvassay_reference.selectors.infinigen import LLAMA as INFINIGEN_LLAMA
 from kvassay_reference.selectors.infinigen import PAPER as INFINIGEN_PAPER
 from kvassay_reference.selectors.rows import History
 
-from .base import Array, Fault, Request, Result, case
+from ..base import Fault
+from .base import Array, Request, Result, case
 
 
 class ThinBasis(Fault):

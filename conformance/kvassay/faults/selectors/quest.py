@@ -11,7 +11,8 @@ import numpy as np
 from kvassay_reference.selectors.quest import CODE as QUEST_CODE
 from kvassay_reference.selectors.quest import HARNESS, KERNEL, Policy, Quest
 
-from .base import Array, Fault, Request, Result, case
+from ..base import Fault
+from .base import Array, Request, Result, case
 
 
 class PaddedWithZeros(Fault):

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from kvassay_reference.selectors.receipts import Document, Rule
 
-from .base import Fault, case
+from ..base import Fault
+from .base import case
 
 
 class Blind(Fault):

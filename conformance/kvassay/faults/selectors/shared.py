@@ -14,7 +14,8 @@ from kvassay_reference.selectors.quest import Policy, Quest
 from kvassay_reference.selectors.rows import History
 from kvassay_reference.selectors.sparq import PAPER, Budget, Selection, Sparq
 
-from .base import Array, Fault, Request, Result, case, highest
+from ..base import Fault
+from .base import Array, Request, Result, case, highest
 
 
 class HeadsInOrder(Fault):

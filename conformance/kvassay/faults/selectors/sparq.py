@@ -12,7 +12,8 @@ from kvassay_reference.selectors.rows import History, best
 from kvassay_reference.selectors.sparq import BENCHMARK, LLAMA, PAPER, Budget, Selection, Sparq
 from kvassay_reference.selectors.sparq import CODE as SPARQ_CODE
 
-from .base import Array, Fault, Request, Result, case
+from ..base import Fault
+from .base import Array, Request, Result, case
 
 
 class ChannelsOfTheFirstHead(Fault):
