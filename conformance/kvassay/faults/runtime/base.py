@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kvassay_reference.runtime import Runtime
+from kvassay_reference.runtime import Runtime, Unit
 from kvassay_reference.runtime_admission import Action, Ask, Credits, Decision, Exact, Reason, Terms
 
 from ...engines.reference import Reference
@@ -16,11 +16,35 @@ Request = Mapping[str, Any]
 Result = dict[str, Any]
 Machine = TypeVar("Machine", bound=type[Runtime])
 Choice = Callable[[Terms, Reason, Exact], Action]
+FIELDS = (
+    "tenant",
+    "model",
+    "revision",
+    "adapter",
+    "layout",
+    "layer_group",
+    "first_position",
+    "end_position",
+    "representation",
+    "dtype",
+    "codec",
+    "generation",
+    "tokens_sha256",
+    "source",
+    "authority_epoch",
+    "bytes",
+)
+"""Fields of a unit, in the order in which a request's expectations of them are checked."""
 
 
 def case(*names: str) -> tuple[str, ...]:
     """Ids of this contract's cases."""
     return tuple(f"runtime/{name}" for name in names)
+
+
+def without(unit: Unit, field: str) -> Unit:
+    """A unit less one field."""
+    return tuple(pair for pair in unit if pair[0] != field)
 
 
 def fault(module: str, name: str, text: str, requirement: str, names: Iterable[str], **members: Any) -> type[Fault]:

@@ -12,7 +12,7 @@ from kvassay_reference.runtime_admission import Credits, Exact, Path
 from kvassay_reference.runtime_documents import ADMISSION_RULES, BOUNDED, CLASS_OF, REPORT_RULES, Admission, Report
 
 from ..base import Fault
-from .base import Request, Result, case, fault
+from .base import FIELDS, Request, Result, case, fault
 
 STEPS = {
     "FREE_NOT_DERIVED": ("RUN-010", "step/free-pinned", "step/free-staging", "step/free-link", "step/free-queue"),
@@ -147,22 +147,10 @@ def unexpected(index: int, name: str, rule: Any) -> type[Fault]:
     return fault(__name__, "Unexpected" + title(name), text, "RUN-015", names, admission_rules=rest)
 
 
-FIELDS = (
-    "tenant",
-    "model",
-    "revision",
-    "adapter",
-    "layout",
-    "layer_group",
-    "first_position",
-    "end_position",
-    "representation",
-    "dtype",
-    "codec",
-    "generation",
-)
+EXPECTED = FIELDS[: FIELDS.index("generation") + 1]
+"""What a request may expect of its unit."""
 _FIRST = [reason for reason, _ in ADMISSION_RULES].index("TENANT_MISMATCH")
-UNEXPECTED = tuple(unexpected(index, name, ADMISSION_RULES[_FIRST + index]) for index, name in enumerate(FIELDS))
+UNEXPECTED = tuple(unexpected(index, name, ADMISSION_RULES[_FIRST + index]) for index, name in enumerate(EXPECTED))
 
 
 class Patched(Fault):
@@ -424,8 +412,8 @@ class ChecksInAnotherOrder(Fault):
     killed_by = case("step/order-tenant-before-generation")
     admission_rules = (
         *ADMISSION_RULES[:_FIRST],
-        *reversed(ADMISSION_RULES[_FIRST : _FIRST + len(FIELDS)]),
-        *ADMISSION_RULES[_FIRST + len(FIELDS) :],
+        *reversed(ADMISSION_RULES[_FIRST : _FIRST + len(EXPECTED)]),
+        *ADMISSION_RULES[_FIRST + len(EXPECTED) :],
     )
 
 

@@ -13,7 +13,7 @@ from kvassay_reference.runtime import Job, Read, Runtime, Tombstone, Unit
 from kvassay_reference.runtime_admission import Ask, Batch, Buckets, Credits, Decision, Estimate, Exact, Path, Terms
 
 from ..base import Fault
-from .base import Request, Result, Seeds, case, fault
+from .base import FIELDS, Request, Result, Seeds, case, fault, without
 
 seeds = Seeds(__name__)
 
@@ -373,11 +373,6 @@ class StoresLeaseNothing(Runtime):
         )
 
 
-def without(unit: Unit, field: str) -> Unit:
-    """A unit less one field."""
-    return tuple(pair for pair in unit if pair[0] != field)
-
-
 def deletes_without(field: str) -> type[Runtime]:
     """A machine whose deletions compare all fields but one."""
 
@@ -402,10 +397,6 @@ def leases_without(field: str) -> type[Runtime]:
     return Leasing
 
 
-FIELDS = (
-    "tenant", "model", "revision", "adapter", "layout", "layer_group", "first_position", "end_position",
-    "representation", "dtype", "codec", "generation", "tokens_sha256", "source", "authority_epoch", "bytes",
-)  # fmt: skip
 for _field in FIELDS:
     _word = _field.replace("_", "-")
     _name = "".join(part.title() for part in _field.split("_"))

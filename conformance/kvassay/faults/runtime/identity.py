@@ -5,33 +5,10 @@ from __future__ import annotations
 from kvassay_reference.runtime import Read, Runtime, Unit
 
 from ..base import Fault
-from .base import Seeds
+from .base import FIELDS, Seeds, without
 
 seeds = Seeds(__name__)
-FIELDS = (
-    "tenant",
-    "model",
-    "revision",
-    "adapter",
-    "layout",
-    "layer_group",
-    "first_position",
-    "end_position",
-    "representation",
-    "dtype",
-    "codec",
-    "generation",
-    "tokens_sha256",
-    "source",
-    "authority_epoch",
-    "bytes",
-)
 REPORTS = {"tenant": "vllm#44250", "adapter": "LMCache#1856", "dtype": "LMCache#4086", "revision": "lmdeploy#4917"}
-
-
-def apart(unit: Unit, name: str) -> Unit:
-    """A unit without one field."""
-    return tuple(part for part in unit if part[0] != name)
 
 
 def joins_without(name: str) -> None:
@@ -39,7 +16,7 @@ def joins_without(name: str) -> None:
 
     class Joining(Runtime):
         def same(self, one: Unit, other: Unit) -> bool:
-            return apart(one, name) == apart(other, name)
+            return without(one, name) == without(other, name)
 
     Joining.__name__ = "JoinsWithout" + "".join(word.title() for word in name.split("_"))
     where = f" ({REPORTS[name]})" if name in REPORTS else ""
@@ -52,7 +29,7 @@ def finds_without(name: str) -> None:
 
     class Finding(Runtime):
         def finds(self, unit: Unit) -> bool:
-            return any(apart(one, name) == apart(unit, name) for one in self.visible)
+            return any(without(one, name) == without(unit, name) for one in self.visible)
 
     Finding.__name__ = "FindsWithout" + "".join(word.title() for word in name.split("_"))
     Finding.__doc__ = f"A look-up finds entries whatever their {name.replace('_', ' ')}."
@@ -106,8 +83,8 @@ class ResidentByPosition(Runtime):
     """Rows of other tokens at the same positions count as there."""
 
     def standing(self, direction: str, unit: Unit) -> str | None:
-        there = {apart(one, "tokens_sha256") for one in self.committed}
-        if direction == "load" and apart(unit, "tokens_sha256") in there:
+        there = {without(one, "tokens_sha256") for one in self.committed}
+        if direction == "load" and without(unit, "tokens_sha256") in there:
             return None
         return super().standing(direction, unit)
 
