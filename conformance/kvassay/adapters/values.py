@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.model import Json
+from ..core.model import SCALARS, Json
 from ..core.tensors import Array, Recipe, TensorError, dtype_name, expand, from_json, is_tensor
 
 LARGEST_INTEGER = 2**53 - 1
 """Integers beyond it do not survive the JSON of every language."""
 DEPTH = 64
 """Nesting that a request or a result may have."""
-SCALARS = frozenset({str, int, float, bool, type(None)})
-"""Types of what a copy need not look into; most of a request is of these."""
 DETAIL_CHARACTERS = 4000
 """What is kept of a detail."""
 

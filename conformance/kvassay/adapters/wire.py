@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..core.model import Json
+from ..core.model import SCALARS, Json
 from ..core.tensors import DTYPES, Array, Recipe, dtype_name, from_bytes, from_json, is_tensor, to_bytes, write
 from .values import DEPTH, LARGEST_INTEGER, RecipeCache, is_text
 
@@ -66,6 +66,8 @@ def _expanded_bytes(value: Json) -> int:
 
 
 def _packed(value: Json, blobs: list[bytes] | None, recipes: RecipeCache | None) -> Json:
+    if type(value) in SCALARS:
+        return value
     if isinstance(value, Recipe):
         if recipes is None:
             return write(value)

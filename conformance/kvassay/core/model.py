@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Json = Any
 """A JSON value in which a tensor may stand as a NumPy array or a :class:`~kvassay.core.tensors.Recipe`."""
+SCALARS = frozenset({str, int, float, bool, type(None)})
+"""Types of values that hold no others: most of a document is of these, so a walk need not look into them."""
 
 
 class Verdict(enum.StrEnum):

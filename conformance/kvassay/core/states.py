@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .compare import NotComparable, Numbers, numbers
-from .model import Json
+from .model import SCALARS, Json
 from .tensors import Array
 
 MEANING = ("out", "lse")
@@ -37,6 +37,8 @@ def schema_of(state: Mapping[str, Json]) -> str:
 
 def states_in(value: Json) -> list[Mapping[str, Json]]:
     """Every state anywhere in a result."""
+    if type(value) in SCALARS:
+        return []
     if is_state(value):
         return [value]
     members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .model import Json
+from .model import SCALARS, Json
 from .states import from_literal, is_literal, schema_of
 
 BIND = "$bind"
@@ -27,6 +27,8 @@ def bound_names(value: Json) -> Iterator[str]:
 
 def is_dynamic(value: Json) -> bool:
     """Whether a request holds bound values or literal states, which depend on the engine."""
+    if type(value) in SCALARS:
+        return False
     if isinstance(value, Mapping):
         return value.keys() in ({BIND}, {INDEX}) or is_literal(value) or any(map(is_dynamic, value.values()))
     return isinstance(value, list) and any(map(is_dynamic, value))

@@ -19,6 +19,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from .model import SCALARS
+
 Array = NDArray[Any]
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -216,6 +218,8 @@ def expand(recipe: Recipe) -> Array:
 
 def read(value: Any) -> Any:
     """Replace every tensor object in a JSON value by a read-only array or a :class:`Recipe`."""
+    if type(value) in SCALARS:
+        return value
     if is_tensor(value):
         tensor = from_json(value)
         if isinstance(tensor, np.ndarray):

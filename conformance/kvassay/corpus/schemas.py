@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema_rs
 import numpy as np
 
+from ..core.model import SCALARS
 from ..core.tensors import dtype_name
 from .data import read_json, root
 from .errors import CorpusError
@@ -103,6 +104,8 @@ def _short(message: str, limit: int = 240) -> str:
 
 def outline(value: Any) -> Any:
     """A reply with each tensor reduced to dtype and shape, which is all that schemas judge."""
+    if type(value) in SCALARS:
+        return value
     if isinstance(value, np.ndarray):
         return {"dtype": dtype_name(value), "shape": list(value.shape), "data": []}
     if isinstance(value, Mapping):
