@@ -257,7 +257,7 @@ class QualityReference(ReferencePart):
     def qlt_check_begin(self, request: Request) -> None:
         """Refuse a second open attempt, and one that cannot be traced."""
         require(self.qlt_attempt is None or self.qlt_attempt.over, "ATTEMPT_PENDING", "an attempt is open")
-        require(bool(request["policy"]["version"]), "POLICY_NOT_NAMED", "no version")
+        require(fallback.named(request["policy"]["version"]), "POLICY_NOT_NAMED", "no version")
 
     def quality_begin(self, request: Request) -> Result:
         """A new attempt."""

@@ -11,6 +11,14 @@ from ..memory.rows import require
 Json = Mapping[str, Any]
 
 
+BLANKS = frozenset(" \t\r\n")
+
+
+def named(version: str) -> bool:
+    """Whether a policy's version says something: a character that is no blank."""
+    return not BLANKS.issuperset(version)
+
+
 @dataclass(frozen=True)
 class Gate:
     """What an estimate must meet."""

@@ -174,4 +174,4 @@ def claim_rules(document: Json) -> Iterator[Rule]:
     yield claims["downstream"] == "synthetic", "LOCAL_BOUND_PROMOTED"
     partial = any(len(one["support"]) < document["shape"]["rows"] for one in document["selections"])
     yield not (partial and claims["exactness"] == "exact"), "EXACTNESS_OVERCLAIMED"
-    yield bool(document["policy"]["version"]), "POLICY_NOT_NAMED"
+    yield fallback.named(document["policy"]["version"]), "POLICY_NOT_NAMED"

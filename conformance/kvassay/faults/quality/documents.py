@@ -61,7 +61,7 @@ UNCHECKED: dict[str, tuple[str, Sequence[str]]] = {
     "DOCUMENT_RECALL_CLAIMED": ("QLT-054", ["report/document-recall", "report/label-recall"]),
     "LOCAL_BOUND_PROMOTED": ("QLT-054", ["report/task-quality", "report/later-layers", "report/hardware-latency"]),
     "EXACTNESS_OVERCLAIMED": ("QLT-054", ["report/called-exact"]),
-    "POLICY_NOT_NAMED": ("QLT-054", ["report/policy-without-a-name"]),
+    "POLICY_NOT_NAMED": ("QLT-054", ["report/policy-without-a-name", "report/policy-of-blanks"]),
     "BASELINES_INCOMPLETE": ("QLT-056", ["plan/no-full-cache", "plan/no-recomputation"]),
     "BASELINE_MISMATCH": ("QLT-056", ["plan/overlap-for-movement", "plan/fallback-shows-selection-error"]),
     "ABLATIONS_INCOMPLETE": ("QLT-057", ["plan/no-family", "plan/no-sweep-of-the-window"]),
@@ -75,6 +75,17 @@ UNCHECKED: dict[str, tuple[str, Sequence[str]]] = {
 }
 """Reason to the requirement and the cases that see it unchecked."""
 BLIND = tuple(blind(reason, requirement, names) for reason, (requirement, names) in UNCHECKED.items())
+
+
+class BlanksNameThePolicy(Fault):
+    """A report's policy may be named by a blank."""
+
+    requirement = "QLT-054"
+    killed_by = case("report/policy-of-blanks")
+
+    def qlt_report_rules(self, document: Request) -> Iterator[Rule]:
+        for holds, reason in super().qlt_report_rules(document):
+            yield holds or (reason == "POLICY_NOT_NAMED" and bool(document["policy"]["version"])), reason
 
 
 class LastRuleWins(Fault):

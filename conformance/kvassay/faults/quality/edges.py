@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,71 @@ class RowsBeforeForm(Fault):
         hidden = set(said.get("hidden", ()))
         require(any(first + row not in hidden for row in range(rows)), "NO_LEGAL_ROWS", "every row is hidden")
         return super().qlt_run(said)
+
+
+class HiddenFromTheEnd(Fault):
+    """A mask is scattered by row: a position before the first row counts back from the last one."""
+
+    requirement = "QLT-003"
+    killed_by = case("scores/hidden-outside-of-the-history")
+
+    def qlt_said(self, said: Request) -> Result:
+        made = super().qlt_said(said)
+        first, rows = made["first_position"], runs.history_rows(made)
+        return {
+            **made,
+            "hidden": [first + (one - first) % rows for one in made.get("hidden", ()) if one < first + rows],
+        }
+
+
+class HiddenBeyondTheRowsWraps(Fault):
+    """A mask is a ring of as many places as there are rows: a position beyond the last row hides one of the first."""
+
+    requirement = "QLT-003"
+    killed_by = case("scores/hidden-outside-of-the-history")
+
+    def qlt_said(self, said: Request) -> Result:
+        made = super().qlt_said(said)
+        first, rows = made["first_position"], runs.history_rows(made)
+        return {**made, "hidden": [first + (one - first) % rows for one in made.get("hidden", ()) if one >= first]}
+
+
+class HiddenOutsideRefused(Fault):
+    """A hidden position that is no row is refused as persistent ones are."""
+
+    requirement = "QLT-003"
+    killed_by = case("scores/hidden-outside-of-the-history")
+
+    def qlt_run(self, said: Request) -> Run:
+        run = super().qlt_run(said)
+        inside = all(run.first <= one < run.end for one in said.get("hidden", ()))
+        require(inside, "SUPPORT_BEYOND_COMMIT", "a hidden position is no row")
+        return run
+
+
+class HiddenCounted(Fault):
+    """Whether a legal row is left is counted: rows less hidden positions."""
+
+    requirement = "QLT-003"
+    killed_by = case("scores/hidden-outside-of-the-history")
+
+    def qlt_run(self, said: Request) -> Run:
+        run = super().qlt_run(said)
+        require(runs.history_rows(run.said) > len(set(said.get("hidden", ()))), "NO_LEGAL_ROWS", "every row is hidden")
+        return run
+
+
+class HiddenRowsAreRows(Fault):
+    """The history ends with the last position that a run names, hidden ones included."""
+
+    requirement = "QLT-003"
+    killed_by = case("scores/hidden-outside-makes-no-rows")
+
+    def qlt_run(self, said: Request) -> Run:
+        run = super().qlt_run(said)
+        outside = {one for one in said.get("hidden", ()) if not run.first <= one < run.end}
+        told = {**run.said, "persistent": [one for one in run.said["persistent"] if one not in outside]}
+        return replace(run, said=told)
 
 
 class IterationFromOnes(Fault):

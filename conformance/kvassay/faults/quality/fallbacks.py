@@ -740,6 +740,39 @@ class PolicyUnnamed(Fault):
         super().qlt_check_begin({**request, "policy": {**request["policy"], "version": "unnamed"}})
 
 
+class BlankPolicyNames(Fault):
+    """Only an empty version is none."""
+
+    requirement = "QLT-047"
+    killed_by = case("attempt/policy-of-blanks")
+
+    def qlt_check_begin(self, request: Request) -> None:
+        version = "unnamed" if request["policy"]["version"] else ""
+        super().qlt_check_begin({**request, "policy": {**request["policy"], "version": version}})
+
+
+class OnlySpacesAreBlank(Fault):
+    """A version of tabs or line ends names a policy."""
+
+    requirement = "QLT-047"
+    killed_by = case("attempt/policy-of-blanks")
+
+    def qlt_check_begin(self, request: Request) -> None:
+        version = request["policy"]["version"].strip(" ") and "unnamed"
+        super().qlt_check_begin({**request, "policy": {**request["policy"], "version": version}})
+
+
+class PolicyTrimmed(Fault):
+    """The record has the version without the blanks around it."""
+
+    requirement = "QLT-047"
+    killed_by = case("attempt/policy-of-blanks")
+
+    def quality_record(self, request: Request) -> Result:
+        made = super().quality_record(request)
+        return {**made, "policy": {**made["policy"], "version": made["policy"]["version"].strip()}}
+
+
 class FirstPolicyRecorded(Fault):
     """The record names the policy of the first attempt."""
 
