@@ -121,8 +121,8 @@ class Path:
     numa: int
     threads: int
     link_bytes_per_ms: Exact
-    measured: Mapping[int, Exact]
-    """Number of threads to the rate that was measured with it, bytes a millisecond."""
+    measured: tuple[tuple[int, Exact], ...]
+    """Numbers of threads, each with the rate that was measured with it, bytes a millisecond."""
     queue_ms: Exact
     setup_ms: Exact
 
@@ -134,20 +134,27 @@ class Path:
             path["numa"],
             path["threads"],
             exact(path["link_bytes_per_ms"]),
-            {row["threads"]: exact(row["bytes_per_ms"]) for row in path["measured"]},
+            tuple((row["threads"], exact(row["bytes_per_ms"])) for row in path["measured"]),
             exact(path["queue_ms"]),
             exact(path["setup_ms"]),
         )
 
     @property
+    def rates(self) -> dict[int, Exact]:
+        """Number of threads to its rate; of two measurements the later one."""
+        return dict(self.measured)
+
+    @property
     def rate(self) -> Exact:
         """The rate that was measured with as many threads as there are: threads are not bandwidth."""
-        for threads, rate in self.measured.items():
+        for threads, rate in self.measured:
             if rate > self.link_bytes_per_ms:
                 raise Refusal("RATE_ABOVE_LINK", f"{self.name}, {threads} threads")
-        if self.threads not in self.measured:
+        if len(self.rates) < len(self.measured):
+            raise Refusal("RATE_NOT_MEASURED", f"{self.name} has two rates for one number of threads")
+        if self.threads not in self.rates:
             raise Refusal("RATE_NOT_MEASURED", f"{self.name} with {self.threads} threads")
-        return self.measured[self.threads]
+        return self.rates[self.threads]
 
 
 @dataclass(frozen=True)

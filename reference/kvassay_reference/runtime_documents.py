@@ -99,7 +99,7 @@ class PathDocument:
             self.numa,
             self.threads,
             exact(self.link_bytes_per_ms),
-            {row.threads: exact(row.bytes_per_ms) for row in self.measured},
+            tuple((row.threads, exact(row.bytes_per_ms)) for row in self.measured),
             exact(self.queue_ms),
             exact(self.setup_ms),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kvassay_reference import runtime_documents
@@ -237,9 +238,9 @@ class StepWithoutLinks(Fault):
     admission_rules = tuple(row for row in ADMISSION_RULES if row[0] != "RATE_ABOVE_LINK")
 
     def run_rate(self, path: Path) -> Exact:
-        if path.threads not in path.measured:
+        if path.threads not in path.rates:
             raise Refusal("RATE_NOT_MEASURED", path.name)
-        return path.measured[path.threads]
+        return path.rates[path.threads]
 
 
 class StepWithoutMeasurements(Fault):
@@ -250,7 +251,8 @@ class StepWithoutMeasurements(Fault):
     admission_rules = tuple(row for row in ADMISSION_RULES if row[0] != "RATE_NOT_MEASURED")
 
     def run_rate(self, path: Path) -> Exact:
-        return super().run_rate(path) if path.threads in path.measured else path.link_bytes_per_ms
+        once = replace(path, measured=tuple(path.rates.items()))
+        return super().run_rate(once) if path.threads in path.rates else path.link_bytes_per_ms
 
 
 def nodes(which: int, text: str, name: str) -> type[Fault]:

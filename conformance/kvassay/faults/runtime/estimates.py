@@ -80,7 +80,7 @@ class ThreadsScale(Fault):
     killed_by = case("estimates/more-threads")
 
     def run_rate(self, path: Path) -> Exact:
-        one = path.measured.get(1)
+        one = path.rates.get(1)
         return super().run_rate(path) if one is None else one * path.threads
 
 
@@ -103,7 +103,7 @@ class BestMeasurement(Fault):
 
     def run_rate(self, path: Path) -> Exact:
         super().run_rate(path)
-        return max(path.measured.values())
+        return max(path.rates.values())
 
 
 class NearestMeasurement(Fault):
@@ -113,8 +113,8 @@ class NearestMeasurement(Fault):
     killed_by = case("estimates/unmeasured-threads", "estimates/more-than-measured")
 
     def run_rate(self, path: Path) -> Exact:
-        if path.threads not in path.measured and path.measured:
-            nearest = min(path.measured, key=lambda threads: abs(threads - path.threads))
+        if path.threads not in path.rates and path.measured:
+            nearest = min(path.rates, key=lambda threads: abs(threads - path.threads))
             return super().run_rate(replace(path, threads=nearest))
         return super().run_rate(path)
 
@@ -126,7 +126,7 @@ class UnmeasuredIsTheLink(Fault):
     killed_by = case("estimates/unmeasured-threads", "estimates/never-measured")
 
     def run_rate(self, path: Path) -> Exact:
-        return super().run_rate(path) if path.threads in path.measured else path.link_bytes_per_ms
+        return super().run_rate(path) if path.threads in path.rates else path.link_bytes_per_ms
 
 
 class OnlyTheUsedRateIsChecked(Fault):
@@ -136,7 +136,7 @@ class OnlyTheUsedRateIsChecked(Fault):
     killed_by = case("estimates/above-the-link")
 
     def run_rate(self, path: Path) -> Exact:
-        used = {path.threads: path.measured[path.threads]} if path.threads in path.measured else {}
+        used = tuple((threads, rate) for threads, rate in path.measured if threads == path.threads)
         return super().run_rate(replace(path, measured=used))
 
 
@@ -147,8 +147,53 @@ class RateCutToTheLink(Fault):
     killed_by = case("estimates/above-the-link")
 
     def run_rate(self, path: Path) -> Exact:
-        cut = {threads: min(rate, path.link_bytes_per_ms) for threads, rate in path.measured.items()}
+        cut = tuple((threads, min(rate, path.link_bytes_per_ms)) for threads, rate in path.measured)
         return super().run_rate(replace(path, measured=cut))
+
+
+class MeasuredBeforeTheLink(Fault):
+    """That a rate is missing is found before that another one is above the link."""
+
+    requirement = "RUN-014"
+    killed_by = case("estimates/above-the-link-and-unmeasured")
+
+    def run_rate(self, path: Path) -> Exact:
+        if path.threads not in path.rates:
+            raise Refusal("RATE_NOT_MEASURED", path.name)
+        return super().run_rate(path)
+
+
+class LaterMeasurementCounts(Fault):
+    """Measurements are kept by number of threads: a later one takes the place of an earlier one."""
+
+    requirement = "RUN-014"
+    killed_by = case("estimates/measured-twice", "estimates/above-the-link-and-unmeasured")
+
+    def run_rate(self, path: Path) -> Exact:
+        return super().run_rate(replace(path, measured=tuple(path.rates.items())))
+
+
+class OnlyItsOwnThreadsTwice(Fault):
+    """Two measurements matter where they are of the threads that serve the path."""
+
+    requirement = "RUN-014"
+    killed_by = case("estimates/measured-twice")
+
+    def run_rate(self, path: Path) -> Exact:
+        own = sum(threads == path.threads for threads, _ in path.measured)
+        if own > 1:
+            return super().run_rate(path)
+        return super().run_rate(replace(path, measured=tuple(path.rates.items())))
+
+
+class EqualMeasurementsAreOne(Fault):
+    """The same rate measured twice is taken."""
+
+    requirement = "RUN-014"
+    killed_by = case("estimates/measured-twice")
+
+    def run_rate(self, path: Path) -> Exact:
+        return super().run_rate(replace(path, measured=tuple(dict.fromkeys(path.measured))))
 
 
 class AtTheLinkIsAbove(Fault):
@@ -158,7 +203,7 @@ class AtTheLinkIsAbove(Fault):
     killed_by = case("estimates/rate-of-the-link")
 
     def run_rate(self, path: Path) -> Exact:
-        if path.link_bytes_per_ms in path.measured.values():
+        if path.link_bytes_per_ms in path.rates.values():
             raise Refusal("RATE_ABOVE_LINK", path.name)
         return super().run_rate(path)
 
@@ -197,6 +242,10 @@ FAULTS: tuple[type[Fault], ...] = (
     UnmeasuredIsTheLink,
     OnlyTheUsedRateIsChecked,
     RateCutToTheLink,
+    MeasuredBeforeTheLink,
+    LaterMeasurementCounts,
+    OnlyItsOwnThreadsTwice,
+    EqualMeasurementsAreOne,
     AtTheLinkIsAbove,
     EstimateStrictlyInTime,
     BinaryDecimals,
