@@ -55,6 +55,8 @@ def test_faults_name_known_cases_and_requirements_and_explain_themselves(contrac
         assert fault.requirement in corpus.requirements, fault  # type: ignore[attr-defined]
         assert set(fault.killed_by) <= ids, fault  # type: ignore[attr-defined]
         assert fault.__doc__, fault
+        if hasattr(modules()[contract], "__path__"):
+            assert getattr(modules()[contract], fault.__name__) is fault
         meant = corpus.select(case=fault.killed_by)  # type: ignore[attr-defined]
         assert any(fault.requirement in case.requirements for case in meant), fault  # type: ignore[attr-defined]
 

@@ -1,7 +1,8 @@
 """Engines that are wrong on purpose, the reference with one defect each, and the self-test that judges the suite.
 
 Every seeded fault is an adapter under its own name here, ``kvassay.faults:StalePromotionPublishes``, whatever contract
-it belongs to; nothing is imported until one is asked for.
+it belongs to; where several contracts have one of a name, the contract is named, too:
+``kvassay.faults.attention:EmptyMinusItself``. Nothing is imported until one is asked for.
 """
 
 from __future__ import annotations

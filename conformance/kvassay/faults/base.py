@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from ..engines.reference import Reference
+
+Seeded = TypeVar("Seeded", bound=type)
 
 
 class Fault(Reference):
@@ -25,3 +27,15 @@ def found(namespace: Mapping[str, Any]) -> tuple[type[Fault], ...]:
         and value.__module__ == namespace["__name__"]
         and "killed_by" in vars(value)
     )
+
+
+def named(package: str, faults: Iterable[Seeded]) -> Callable[[str], Seeded]:
+    """The ``__getattr__`` of a contract's package: each of its faults is found there, whichever module it stands in."""
+    names = {fault.__name__: fault for fault in faults}
+
+    def get(name: str) -> Seeded:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return names[name]
+
+    return get

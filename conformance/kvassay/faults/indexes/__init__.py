@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference
-from ..base import found
+from ..base import found, named
 from . import bridge, magicpig, pq, record, search, squeezed, store
 
 CORRECT = (Reference,)
@@ -11,3 +11,5 @@ FAULTS = (
     *(fault for module in (store, search, record, pq, bridge, squeezed, magicpig) for fault in found(vars(module))),
     *record.BLINDS,
 )
+
+__getattr__ = named(__name__, FAULTS)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference
+from ..base import named
 from . import clusters, documents, events, losses, units
 
 CORRECT = (Reference,)
 FAULTS = (*units.FAULTS, *events.FAULTS, *clusters.FAULTS, *losses.FAULTS, *documents.FAULTS)
+
+__getattr__ = named(__name__, FAULTS)

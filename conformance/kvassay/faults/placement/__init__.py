@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from ..base import Fault
+from ..base import Fault, named
 from . import attempts, batches, choice, headwise, pages, pipelines, receipts, reductions, reports, selection, traffic
 
 CORRECT = (Reference, ReferenceFloat64)
@@ -22,3 +22,5 @@ FAULTS: tuple[type[Fault], ...] = (
     *pages.FAULTS,
 )
 """In the order of the chapter."""
+
+__getattr__ = named(__name__, FAULTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from ..base import Fault
+from ..base import Fault, named
 from . import costs, documents, edges, errors, fallbacks, selections
 
 CORRECT = (Reference, ReferenceFloat64)
@@ -17,3 +17,5 @@ FAULTS: tuple[type[Fault], ...] = (
     *edges.FAULTS,
 )
 """In the order of the chapter."""
+
+__getattr__ = named(__name__, FAULTS)

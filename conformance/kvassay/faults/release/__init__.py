@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from ..base import Fault
+from ..base import Fault, named
 from . import edges, plans, registries, rollouts, stores
 
 CORRECT = (Reference, ReferenceFloat64)
@@ -16,3 +16,5 @@ FAULTS: tuple[type[Fault], ...] = (
     *edges.FAULTS,
 )
 """In the order of the chapter."""
+
+__getattr__ = named(__name__, FAULTS)

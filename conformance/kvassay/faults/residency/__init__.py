@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...adapters.base import EngineAdapter
 from ...engines.reference import Reference
 from ...engines.reference_residency_lesser import LESSER
+from ..base import named
 from . import authority, cancellation, coalescing, leases, movement, names, plans, reads, rooms, several, validation
 
 CORRECT: tuple[type[EngineAdapter], ...] = (Reference, *LESSER)
@@ -22,3 +23,5 @@ FAULTS: tuple[type[EngineAdapter], ...] = (
     *several.FAULTS,
     *plans.FAULTS,
 )
+
+__getattr__ = named(__name__, FAULTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
-from ..base import Fault
+from ..base import Fault, named
 from . import admission, batches, documents, edges, epochs, estimates, fallbacks, identity, index, jobs
 
 CORRECT = (Reference, ReferenceFloat64)
@@ -21,3 +21,5 @@ FAULTS: tuple[type[Fault], ...] = (
     *edges.FAULTS,
 )
 """In the order of the chapter."""
+
+__getattr__ = named(__name__, FAULTS)

@@ -5,7 +5,7 @@ A fault puts a method of its own in the place of SparQ, Quest, InfiniGen or the 
 
 from __future__ import annotations
 
-from ..base import found
+from ..base import found, named
 from . import infinigen, quest, receipts, shared, sparq
 from .base import CORRECT
 
@@ -20,3 +20,5 @@ FAULTS = (
     *found(vars(receipts)),
     *receipts.BLINDS,
 )
+
+__getattr__ = named(__name__, FAULTS)
