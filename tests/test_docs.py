@@ -372,7 +372,7 @@ def test_a_guide_shows_the_members_of_a_document() -> None:
 
 SOURCES = (
     "fixtures/*/*.py",
-    "conformance/kvassay/faults/*.py",
+    "conformance/kvassay/faults/**/*.py",
     "docs/_ext/kvdocs/pictures/*.py",
     "spec/*.md",
     "tests/toy_contract/**/*.py",
