@@ -505,7 +505,7 @@ def test_a_case_that_was_changed_by_hand_needs_its_digest(run: Run, tmp_path: Pa
 
 
 def test_every_seeded_fault_has_a_name_of_its_own() -> None:
-    assert kvassay.faults.SynchronousSave.__module__ == "kvassay.faults.lifecycle"
+    assert kvassay.faults.SynchronousSave.__module__ == "kvassay.faults.lifecycle.costs"
     assert kvassay.faults.BlindStaleReplica.requirement == "LIF-005"
     assert kvassay.faults.StalePromotionPublishes.requirement.startswith("RES-")
     with pytest.raises(AttributeError, match="no seeded fault is called 'Nobody'"):
