@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
 from ..base import Fault, named
-from . import edges, plans, registries, rollouts, stores
+from . import durability, edges, plans, precedence, registries, rollouts, stores
 
 CORRECT = (Reference, ReferenceFloat64)
 
@@ -13,7 +13,9 @@ FAULTS: tuple[type[Fault], ...] = (
     *plans.FAULTS,
     *rollouts.FAULTS,
     *stores.FAULTS,
+    *durability.FAULTS,
     *edges.FAULTS,
+    *precedence.FAULTS,
 )
 """In the order of the chapter."""
 
