@@ -12,7 +12,8 @@ from kvassay_reference.offload import Demand, LayerLedger, Memory, Plan, Rule, T
 from kvassay_reference.offload_cost import Cost, Model, Policy, Regime, Stage
 
 from ..engines.reference import Reference
-from .base import Fault
+from . import base
+from .base import Fault, ids, unchecked
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
@@ -20,22 +21,15 @@ Result = dict[str, Any]
 CORRECT = (Reference,)
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"offload/{name}" for name in names)
+case = ids("offload")
+"""Ids of this contract's cases."""
 
 
 # --- rules that are not checked ------------------------------------------------------------------------------------
 
 
-class Blind(Fault):
+class Blind(base.Blind):
     """One rule is not checked."""
-
-    reason: ClassVar[str]
-
-    def seen(self, rules: Iterable[Rule]) -> Iterator[Rule]:
-        """The rules without the one that is not checked."""
-        return ((holds, reason) for holds, reason in rules if reason != self.reason)
 
     def plan_rules(self, plan: Plan) -> Iterable[Rule]:
         return self.seen(super().plan_rules(plan))
@@ -113,14 +107,7 @@ UNCHECKED = {
 """Reason to the requirement and the cases that miss its rule."""
 
 
-def _unchecked(reason: str, requirement: str, names: Sequence[str]) -> type[Blind]:
-    title = "Unchecked" + "".join(word.title() for word in reason.split("_"))
-    text = f"Nothing is ever rejected for {reason}."
-    members = {"__doc__": text, "reason": reason, "requirement": requirement, "killed_by": case(*names)}
-    return type(title, (Blind,), {**members, "__module__": __name__})
-
-
-BLINDS = tuple(_unchecked(reason, row[0], row[1:]) for reason, row in UNCHECKED.items())
+BLINDS = tuple(unchecked(Blind, __name__, reason, row[0], case(*row[1:])) for reason, row in UNCHECKED.items())
 
 
 class OwnScheduleOnly(Fault):
@@ -1284,14 +1271,4 @@ class ResidentSubset(Fault):
         }
 
 
-ABSTRACT = (Blind, Ledgers, Recurrence, Sums, Staged, Peak, Demands, Regimes, Ran, Fault)
-
-
-def _all() -> Iterator[type[Reference]]:
-    for value in list(globals().values()):
-        if isinstance(value, type) and issubclass(value, Fault) and value not in ABSTRACT:
-            yield value
-    yield from BLINDS
-
-
-FAULTS = tuple(_all())
+FAULTS = (*base.found(globals()), *BLINDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 from kvassay_reference.cache_rows import Cache, Layer, Part, RecordingLayer
 
 from ..engines.reference import Reference
-from .base import Fault
+from .base import Fault, found, ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
@@ -30,9 +30,8 @@ class RecordingFault(Recording, Fault):
     """The reference that records, to be spoiled."""
 
 
-def cases(*names: str) -> tuple[str, ...]:
-    """Ids of this contract."""
-    return tuple(f"rows/{name}" for name in names)
+cases = ids("rows")
+"""Ids of this contract's cases."""
 
 
 def both(*names: str) -> tuple[str, ...]:
@@ -746,13 +745,4 @@ class FullLayersReset(Fault):
     cache_class = _Cache
 
 
-ABSTRACT = (Fault, RecordingFault)
-
-
-def _all() -> Iterator[type[Fault]]:
-    for value in list(globals().values()):
-        if isinstance(value, type) and issubclass(value, Fault) and value not in ABSTRACT:
-            yield value
-
-
-FAULTS = tuple(_all())
+FAULTS = found(globals())

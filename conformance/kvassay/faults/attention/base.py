@@ -11,14 +11,14 @@ from kvassay_reference.attention import State
 from kvassay_reference.errors import Refusal
 
 from .. import base
+from ..base import ids
 
 Arguments = dict[str, Any]
 Request = Mapping[str, Any]
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of cases of this contract."""
-    return tuple(f"attention/{name}" for name in names)
+case = ids("attention")
+"""Ids of this contract's cases."""
 
 
 class Fault(base.Fault):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..base import ids
+
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"indexes/{name}" for name in names)
+case = ids("indexes")
+"""Ids of this contract's cases."""

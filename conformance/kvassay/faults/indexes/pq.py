@@ -281,7 +281,6 @@ class RememberedTable(Fault):
 
     requirement = "IDX-016"
     killed_by = case("pq/score-follows-the-query")
-    index_table: ClassVar[Any] = None
 
     def open(self) -> None:
         super().open()

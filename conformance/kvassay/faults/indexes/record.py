@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from kvassay_reference.indexes.record import Quantised, Rule
 
+from .. import base
 from ..base import Fault
 from .base import Request, case
 
 
-class Blind(Fault):
+class Blind(base.Blind):
     """One rule is not checked."""
 
-    reason: ClassVar[str]
-
     def index_rules(self, document: Request) -> Iterator[Rule]:
-        return ((holds, reason) for holds, reason in super().index_rules(document) if reason != self.reason)
+        return self.seen(super().index_rules(document))
 
 
 UNCHECKED = {
@@ -210,16 +209,10 @@ class BlindAndDone(Fault):
             yield holds, reason
 
 
-def _unchecked(base: type[Fault], reason: str, requirement: str, names: Sequence[str]) -> type[Fault]:
-    title = "Unchecked" + "".join(word.title() for word in reason.split("_"))
-    text = f"Nothing is ever rejected for {reason}."
-    members = {"__doc__": text, "reason": reason, "requirement": requirement, "killed_by": case(*names)}
-    return type(title, (base,), {**members, "__module__": __name__})
-
-
-BLINDS = (
-    *(_unchecked(Blind, reason, row[0], row[1:]) for reason, row in UNCHECKED.items()),
-    *(_unchecked(BlindAndDone, reason, row[0], row[1:]) for reason, row in STOPPING.items()),
+BLINDS = tuple(
+    base.unchecked(kind, __name__, reason, row[0], case(*row[1:]))
+    for kind, rows in ((Blind, UNCHECKED), (BlindAndDone, STOPPING))
+    for reason, row in rows.items()
 )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from ..base import ids
+
 Block = Hashable
 Event = Mapping[str, Any]
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"kvevents/{name}" for name in names)
+case = ids("kvevents")
+"""Ids of this contract's cases."""

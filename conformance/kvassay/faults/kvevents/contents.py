@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from kvassay_reference.kvevents import UNTOLD, Content, Index, Place
 
-from ..base import Fault, found
+from ..base import Fault, found, spoiled
 from .base import Block, Event, case
 
 
@@ -25,14 +25,7 @@ class Blind(Index):
 def blind(name: str, member: str, meaning: str, *cases: str) -> type[Fault]:
     """A fault whose index does not look at one member."""
     index: type[Index] = dataclass(type(f"{name}Index", (Blind,), {"member": member, "__doc__": meaning}))
-    body = {
-        "__doc__": meaning,
-        "__module__": __name__,
-        "requirement": "EVT-008",
-        "killed_by": case(*cases),
-        "index_class": index,
-    }
-    return type(name, (Fault,), body)
+    return spoiled(Fault, __name__, name, meaning, "EVT-008", case(*cases), index_class=index)
 
 
 BLINDS = (
@@ -206,10 +199,6 @@ class ForgottenWithOneCopy(Fault):
 @dataclass
 class ParentOfTheEvent(Index):
     """Every block of an event is a child of the event's parent."""
-
-    def stored(self, event: Event) -> None:
-        self.parent_told = event["parent_block_hash"]
-        super().stored(event)
 
     def content(self, event: Event, index: int, parent: Block | None) -> Content:
         return super().content(event, index, event["parent_block_hash"])

@@ -7,13 +7,14 @@ from typing import Any
 
 from kvassay_reference.lifecycle import Session, tokens_sha256
 
+from ..base import ids
+
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 
-def cases(*names: str) -> tuple[str, ...]:
-    """Ids of this contract."""
-    return tuple(f"lifecycle/{name}" for name in names)
+cases = ids("lifecycle")
+"""Ids of this contract's cases."""
 
 
 def truth(session: Session, end: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kvassay_reference import pause_document
 
-from ..base import Fault, found
+from ..base import Fault, found, spoiled, title
 from .base import Request, Result, cases
 
 
@@ -38,15 +38,7 @@ class Blind(Fault):
 
 
 def _blind(reason: str, requirement: str, summary: str, *killers: str) -> type[Blind]:
-    name = "".join(word.capitalize() for word in reason.split("_"))
-    members = {
-        "__doc__": summary,
-        "__module__": __name__,
-        "blind": reason,
-        "requirement": requirement,
-        "killed_by": cases(*killers),
-    }
-    return type(f"Blind{name}", (Blind,), members)
+    return spoiled(Blind, __name__, "Blind" + title(reason), summary, requirement, cases(*killers), blind=reason)
 
 
 # fmt: off

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kvassay_reference.memory.pool import Rule
 
-from ..base import Fault
+from .. import base
+from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Array = Any
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"memory/{name}" for name in names)
+case = ids("memory")
+"""Ids of this contract's cases."""
 
 
-class Blind(Fault):
+class Blind(base.Blind):
     """One rule of documents is not checked."""
-
-    reason: ClassVar[str]
-
-    def seen(self, rules: Iterable[Rule]) -> Iterator[Rule]:
-        """The rules without the one that is not checked."""
-        return ((holds, reason) for holds, reason in rules if reason != self.reason)
 
     def mem_pool_rules(self, document: Request) -> Iterable[Rule]:
         return self.seen(super().mem_pool_rules(document))

@@ -8,7 +8,7 @@ from typing import Any
 from kvassay_reference.memory import pool, records
 from kvassay_reference.memory.pool import Rule
 
-from ..base import Fault, found
+from ..base import Fault, found, unchecked
 from .base import Blind, Request, case
 
 UNCHECKED = {
@@ -154,19 +154,7 @@ UNCHECKED = {
 """Reason to the requirement and the cases that miss its rule."""
 
 
-def _unchecked(reason: str, requirement: str, names: Sequence[str]) -> type[Blind]:
-    title = "Unchecked" + "".join(word.title() for word in reason.split("_"))
-    members = {
-        "__doc__": f"Nothing is ever rejected for {reason}.",
-        "__module__": __name__,
-        "reason": reason,
-        "requirement": requirement,
-        "killed_by": case(*names),
-    }
-    return type(title, (Blind,), members)
-
-
-BLINDS = tuple(_unchecked(reason, row[0], row[1:]) for reason, row in UNCHECKED.items())
+BLINDS = tuple(unchecked(Blind, __name__, reason, row[0], case(*row[1:])) for reason, row in UNCHECKED.items())
 
 
 class Mended(Fault):
@@ -504,4 +492,4 @@ class PositionByOrder(Fault):
         yield from super().mem_record_rules({**document, "rows": rows})
 
 
-FAULTS = (*BLINDS, *found({name: value for name, value in globals().items() if value is not Blind}))
+FAULTS = (*BLINDS, *found(globals()))

@@ -10,10 +10,8 @@ from kvassay_reference.memory import streams, units
 from kvassay_reference.memory.rows import span_positions
 from kvassay_reference.memory.units import Regions, UnitCache
 
-from ..base import Fault, found
+from ..base import Fault, found, spoiled
 from .base import Array, Request, Result, case
-
-REMAINDER = ("attend/pool", "attend/turned", "attend/no-units")
 
 # --- regions -------------------------------------------------------------------------------------------------------
 
@@ -44,14 +42,7 @@ def initial_first(total: int, initial: int, local: int, size: int) -> Regions:
 
 
 def _cut(name: str, how: Any, *names: str) -> type[Fault]:
-    members = {
-        "__doc__": how.__doc__,
-        "__module__": __name__,
-        "requirement": "MEM-008",
-        "killed_by": case(*names),
-        "mem_unit_regions": staticmethod(how),
-    }
-    return type(name, (Fault,), members)
+    return spoiled(Fault, __name__, name, how.__doc__, "MEM-008", case(*names), mem_unit_regions=staticmethod(how))
 
 
 UnitsFromRowZero = _cut("UnitsFromRowZero", from_row_zero, "build/pool", "build/two-groups", "build/one-unit")
@@ -568,9 +559,6 @@ class SupportByRank(Fault):
         spans = [found.initial, *(found.units[unit] for unit in chosen), found.remainder, found.local]
         units.support_of(found, chosen)
         return span_positions(spans)
-
-
-Scores = Any
 
 
 def _placed(q: Array, k: Array, distances: Array, base: float) -> Array:

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kvassay_reference.offload import Rule
 from kvassay_reference.placement_receipts import Asked, Attempt
 
-from ..base import Fault
+from .. import base
+from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"placement/{name}" for name in names)
+case = ids("placement")
+"""Ids of this contract's cases."""
 
 
-class Blind(Fault):
+class Blind(base.Blind):
     """One rule is not checked."""
-
-    reason: ClassVar[str]
-
-    def seen(self, rules: Iterable[Rule]) -> Iterator[Rule]:
-        """The rules without the one that is not checked."""
-        return ((holds, reason) for holds, reason in rules if reason != self.reason)
 
     def plc_receipt_rules(self, asked: Asked, one: Request) -> Iterable[Rule]:
         return self.seen(super().plc_receipt_rules(asked, one))
@@ -49,7 +43,4 @@ class Blind(Fault):
 
 def blind(reason: str, requirement: str, names: Sequence[str], prefix: str = "Unchecked") -> type[Blind]:
     """The fault that never rejects for one reason."""
-    title = prefix + "".join(word.title() for word in reason.split("_"))
-    text = f"Nothing is ever rejected for {reason}."
-    members = {"__doc__": text, "reason": reason, "requirement": requirement, "killed_by": case(*names)}
-    return type(title, (Blind,), {**members, "__module__": __name__})
+    return base.unchecked(Blind, __name__, reason, requirement, case(*names), prefix=prefix)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kvassay_reference import placement
 from kvassay_reference.placement import Candidate
 
-from ..base import Fault
+from ..base import Fault, spoiled
 from .base import Request, Result, case
 
 
@@ -160,13 +160,8 @@ class StageLeftOut(Fault):
 
 
 def _left_out(stage: str) -> type[StageLeftOut]:
-    members = {
-        "__doc__": f"The predicted finish lacks {stage}.",
-        "stage": f"{stage}_ms",
-        "killed_by": case(f"choose/late-by-{stage}", "choose/base"),
-        "__module__": __name__,
-    }
-    return type(f"{stage.title()}LeftOut", (StageLeftOut,), members)
+    text, killers = f"The predicted finish lacks {stage}.", case(f"choose/late-by-{stage}", "choose/base")
+    return spoiled(StageLeftOut, __name__, f"{stage.title()}LeftOut", text, "PLC-041", killers, stage=f"{stage}_ms")
 
 
 STAGES_LEFT_OUT = tuple(map(_left_out, ("queue", "send", "attention", "reduction", "return")))

@@ -127,10 +127,6 @@ class Documents(Fault):
         return super().plc_report_rules(self.read(document))
 
 
-class Sections(Fault):
-    """Rules of some sections alone, or in another order."""
-
-
 class NearDataIsExact(Documents):
     """Whatever runs near the data is called exact."""
 

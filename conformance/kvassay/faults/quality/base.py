@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kvassay_reference.offload import Rule
 
-from ..base import Fault
+from .. import base
+from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Array = Any
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"quality/{name}" for name in names)
+case = ids("quality")
+"""Ids of this contract's cases."""
 
 
-class Blind(Fault):
+class Blind(base.Blind):
     """One rule of documents is not checked."""
-
-    reason: ClassVar[str]
-
-    def seen(self, rules: Iterable[Rule]) -> Iterator[Rule]:
-        """The rules without the one that is not checked."""
-        return ((holds, reason) for holds, reason in rules if reason != self.reason)
 
     def qlt_report_rules(self, document: Request) -> Iterable[Rule]:
         return self.seen(super().qlt_report_rules(document))
@@ -37,7 +31,4 @@ class Blind(Fault):
 
 def blind(reason: str, requirement: str, names: Sequence[str]) -> type[Blind]:
     """The fault that never rejects a document for one reason."""
-    title = "Unchecked" + "".join(word.title() for word in reason.split("_"))
-    text = f"No document is ever rejected for {reason}."
-    members = {"__doc__": text, "reason": reason, "requirement": requirement, "killed_by": case(*names)}
-    return type(title, (Blind,), {**members, "__module__": __name__})
+    return base.unchecked(Blind, __name__, reason, requirement, case(*names), what="No document")

@@ -10,7 +10,7 @@ from kvassay_reference.quality import costs, ledgers
 from kvassay_reference.quality.costs import Sizes
 from kvassay_reference.quality.runs import Chain, Run
 
-from ..base import Fault, found
+from ..base import Fault, found, spoiled
 from .base import Request, Result, case
 
 
@@ -410,17 +410,18 @@ def without(name: str) -> type[Fault]:
     def quality_capacity(self: Fault, request: Request) -> Result:
         """The rest."""
         moments = [{**one, name: 0} for one in request["moments"]]
-        return super(made, self).quality_capacity({**request, "moments": moments})
+        return super(engine, self).quality_capacity({**request, "moments": moments})
 
-    members = {
-        "__doc__": f"The GPU's bytes are told without the {part} bytes.",
-        "requirement": "QLT-029",
-        "killed_by": case(f"capacity/{part}-counts", "capacity/peak-of-one-moment"),
-        "quality_capacity": quality_capacity,
-        "__module__": __name__,
-    }
-    made: type[Fault] = type(f"Without{part.title()}Bytes", (Fault,), members)
-    return made
+    engine = spoiled(
+        Fault,
+        __name__,
+        f"Without{part.title()}Bytes",
+        f"The GPU's bytes are told without the {part} bytes.",
+        "QLT-029",
+        case(f"capacity/{part}-counts", "capacity/peak-of-one-moment"),
+        quality_capacity=quality_capacity,
+    )
+    return engine
 
 
 WithoutPersistent, WithoutStaging, WithoutWorkspace, WithoutDuplicate, WithoutReserved = map(without, GPU)

@@ -10,7 +10,7 @@ from kvassay_reference.release.registry import Conditions, Fields, Interface, Re
 from kvassay_reference.release.statement import CALLED, Statement, collapses
 
 from ...adapters.base import Rejected
-from ..base import Fault
+from ..base import Fault, spoiled, title
 from .base import Request, Result, blinds, case
 
 
@@ -558,15 +558,9 @@ def collapsed(member: str, *names: str) -> type[Fault]:
     def blind(self: Fault, document: Statement) -> list[str]:
         return [one for one in collapses(document) if one != member]
 
-    title = "".join(word.title() for word in member.split("_"))
-    members: dict[str, Any] = {
-        "__doc__": f"The member {member} of a statement may be called anything.",
-        "__module__": __name__,
-        "requirement": "REL-054",
-        "killed_by": case(*(f"statement/{name}" for name in names)),
-        "rel_collapses": blind,
-    }
-    return type(f"Collapsed{title}", (Fault,), members)
+    text = f"The member {member} of a statement may be called anything."
+    killers = case(*(f"statement/{name}" for name in names))
+    return spoiled(Fault, __name__, "Collapsed" + title(member), text, "REL-054", killers, rel_collapses=blind)
 
 
 COLLAPSES = (

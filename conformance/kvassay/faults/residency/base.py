@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from kvassay_reference.residency import Grant, Residency, Slot, Transaction
 
 from ...engines.reference_residency_lesser import Forgetting, Refusing, Unjoined
+from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
@@ -34,9 +35,8 @@ class UnjoinedFault(Unjoined):
     killed_by: ClassVar[tuple[str, ...]]
 
 
-def cases(*names: str) -> tuple[str, ...]:
-    """Ids of this contract."""
-    return tuple(f"residency/{name}" for name in names)
+cases = ids("residency")
+"""Ids of this contract's cases."""
 
 
 def slot_of(grant: Grant) -> Slot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from kvassay_reference import runtime_admission
 from kvassay_reference.runtime_admission import Ask, Bought, Credits, Decision, Exact
 from kvassay_reference.runtime_documents import Admission
 
-from ..base import Fault
+from ..base import Fault, spoiled
 from .base import case
 
 EDGES = ("pinned", "staging", "link", "queue")
@@ -134,14 +134,9 @@ def unchecked(name: str) -> type[Fault]:
         return left.covers(replace(cost, **{name: 0})) or left.covers(cost)
 
     word = name.partition("_")[0]
-    members = {
-        "__doc__": f"Nobody looks at {name.replace('_', ' ')}.",
-        "__module__": __name__,
-        "requirement": "RUN-012",
-        "killed_by": case(f"policies/one-short-of-{word}"),
-        "fits": fits,
-    }
-    return type(f"{word.title()}Unchecked", (Greedy,), members)
+    text = f"Nobody looks at {name.replace('_', ' ')}."
+    killers = case(f"policies/one-short-of-{word}")
+    return spoiled(Greedy, __name__, f"{word.title()}Unchecked", text, "RUN-012", killers, fits=fits)
 
 
 def strict(name: str) -> type[Fault]:
@@ -151,14 +146,9 @@ def strict(name: str) -> type[Fault]:
         return left.covers(cost) and getattr(left, name) > getattr(cost, name)
 
     word = name.partition("_")[0]
-    members = {
-        "__doc__": f"The last of {name.replace('_', ' ')} is never used.",
-        "__module__": __name__,
-        "requirement": "RUN-012",
-        "killed_by": case(f"policies/just-enough-{word}"),
-        "fits": fits,
-    }
-    return type(f"Last{word.title()}Unused", (Greedy,), members)
+    text = f"The last of {name.replace('_', ' ')} is never used."
+    killers = case(f"policies/just-enough-{word}")
+    return spoiled(Greedy, __name__, f"Last{word.title()}Unused", text, "RUN-012", killers, fits=fits)
 
 
 KINDS = tuple(Credits().to_json())
@@ -244,11 +234,9 @@ def reordered(name: str, text: str, requirement: str, names: Sequence[str], poli
             return runtime_admission.ordered(asked, asks)
         return list(asks) if key is None else sorted(asks, key=key)
 
-    claims = {"__doc__": text, "__module__": __name__, "requirement": requirement, "killed_by": case(*names)}
-    return type(name, (Fault,), {**claims, "run_order": run_order})
+    return spoiled(Fault, __name__, name, text, requirement, case(*names), run_order=run_order)
 
 
-_Key = Callable[[Ask], Any]
 ORDERS = (
     reordered(
         "FifoByTheList",

@@ -10,7 +10,7 @@ from kvassay_reference.runtime import Runtime, Unit
 from kvassay_reference.runtime_admission import Action, Ask, Credits, Decision, Exact, Reason, Terms
 
 from ...engines.reference import Reference
-from ..base import Fault
+from ..base import Fault, ids, spoiled, title
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
@@ -37,9 +37,8 @@ FIELDS = (
 """Fields of a unit, in the order in which a request's expectations of them are checked."""
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"runtime/{name}" for name in names)
+case = ids("runtime")
+"""Ids of this contract's cases."""
 
 
 def without(unit: Unit, field: str) -> Unit:
@@ -49,8 +48,7 @@ def without(unit: Unit, field: str) -> Unit:
 
 def fault(module: str, name: str, text: str, requirement: str, names: Iterable[str], **members: Any) -> type[Fault]:
     """An engine with one defect."""
-    claims = {"__doc__": text, "__module__": module, "requirement": requirement, "killed_by": case(*names)}
-    return type(name, (Fault,), {**claims, **members})
+    return spoiled(Fault, module, name, text, requirement, case(*names), **members)
 
 
 class Seeds:
@@ -83,7 +81,7 @@ class Seeds:
                 turned = tuple((ask, why, choose(ask.terms, why, now_ms)) for ask, why, _ in made.turned)
                 return replace(made, turned=turned)
 
-            name = "".join(word.title() for word in choose.__name__.split("_"))
+            name = title(choose.__name__)
             members = {"run_class": Choosing, "run_decide": decide}
             self.faults.append(fault(self.module, name, choose.__doc__ or "", requirement, names, **members))
             return choose

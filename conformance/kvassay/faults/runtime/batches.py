@@ -8,7 +8,7 @@ from typing import Any
 
 from kvassay_reference.runtime_admission import Batch, Buckets, batch_key, batches, doubling
 
-from ..base import Fault
+from ..base import Fault, spoiled, title
 from .base import Request, case
 
 Made = tuple[list[Batch], list[tuple[str, str]]]
@@ -76,14 +76,9 @@ def without(part: str, name: str) -> type[Fault]:
         last = next((one for one in reversed(made) if rest.items() <= one.key.items()), None)
         return last if last is not None and self.fits(last, row, cap_bytes) else None
 
-    members = {
-        "__doc__": f"Requests share a batch whatever their {part.replace('_', ' ')}.",
-        "__module__": __name__,
-        "requirement": "RUN-002",
-        "killed_by": case(f"batches/apart-by-{name}"),
-        "pick": pick,
-    }
-    return type("KeyWithout" + part.title().replace("_", ""), (Batching,), members)
+    text = f"Requests share a batch whatever their {part.replace('_', ' ')}."
+    killers = case(f"batches/apart-by-{name}")
+    return spoiled(Batching, __name__, "KeyWithout" + title(part), text, "RUN-002", killers, pick=pick)
 
 
 WITHOUT = tuple(without(part, name) for part, name in PARTS.items())

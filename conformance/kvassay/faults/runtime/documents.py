@@ -12,7 +12,7 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime_admission import Credits, Exact, Path
 from kvassay_reference.runtime_documents import ADMISSION_RULES, BOUNDED, CLASS_OF, REPORT_RULES, Admission, Report
 
-from ..base import Fault
+from ..base import Fault, title
 from .base import FIELDS, Request, Result, case, fault
 
 STEPS = {
@@ -118,11 +118,6 @@ REPORTS = {
     ),
 }
 """Reason to the requirement and the cases that miss its rule."""
-
-
-def title(reason: str) -> str:
-    """A reason as the name of a class."""
-    return "".join(word.title() for word in reason.split("_"))
 
 
 def blind(member: str, rules: Any, reason: str, requirement: str, names: tuple[str, ...], prefix: str) -> type[Fault]:
@@ -446,10 +441,6 @@ CLASSES = tuple(
 
 def _pinned(classes: tuple[str, ...]) -> Callable[[Report], bool]:
     return lambda made: all(one.release is not None for one in made.claims if one.evidence in classes)
-
-
-def _labels(more: str) -> Callable[[Report], bool]:
-    return lambda made: all(label in (*BOUNDED, more) for one in made.metrics for label in one.labels)
 
 
 class LabelsUnlimited(Fault):

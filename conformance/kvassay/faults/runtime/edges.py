@@ -12,7 +12,7 @@ from kvassay_reference.errors import Refusal
 from kvassay_reference.runtime import Job, Read, Runtime, Tombstone, Unit
 from kvassay_reference.runtime_admission import Ask, Batch, Buckets, Credits, Decision, Estimate, Exact, Path, Terms
 
-from ..base import Fault
+from ..base import Fault, title
 from .base import FIELDS, Request, Result, Seeds, case, fault, without
 
 seeds = Seeds(__name__)
@@ -399,7 +399,7 @@ def leases_without(field: str) -> type[Runtime]:
 
 for _field in FIELDS:
     _word = _field.replace("_", "-")
-    _name = "".join(part.title() for part in _field.split("_"))
+    _name = title(_field)
     seeds.add(
         fault(
             __name__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvassay_reference.runtime import Read, Runtime, Unit
 
-from ..base import Fault
+from ..base import Fault, title
 from .base import FIELDS, Seeds, without
 
 seeds = Seeds(__name__)
@@ -18,7 +18,7 @@ def joins_without(name: str) -> None:
         def same(self, one: Unit, other: Unit) -> bool:
             return without(one, name) == without(other, name)
 
-    Joining.__name__ = "JoinsWithout" + "".join(word.title() for word in name.split("_"))
+    Joining.__name__ = "JoinsWithout" + title(name)
     where = f" ({REPORTS[name]})" if name in REPORTS else ""
     Joining.__doc__ = f"Reads are shared whatever their {name.replace('_', ' ')}{where}."
     seeds.machine("RUN-023", f"identity/not-shared-{name.replace('_', '-')}")(Joining)
@@ -31,7 +31,7 @@ def finds_without(name: str) -> None:
         def finds(self, unit: Unit) -> bool:
             return any(without(one, name) == without(unit, name) for one in self.visible)
 
-    Finding.__name__ = "FindsWithout" + "".join(word.title() for word in name.split("_"))
+    Finding.__name__ = "FindsWithout" + title(name)
     Finding.__doc__ = f"A look-up finds entries whatever their {name.replace('_', ' ')}."
     seeds.machine("RUN-040", f"identity/not-found-{name.replace('_', '-')}")(Finding)
 

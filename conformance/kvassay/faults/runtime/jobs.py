@@ -120,24 +120,9 @@ class StagingIsTheUnits(Runtime):
         return super().reserve(request, direction, unit, int(dict(unit)["bytes"]), terms, now_ms, finish_ms)
 
 
-class Pricing(Runtime):
-    """A machine whose prices can be spoiled for those who join."""
-
-    def joined_price(self, staging_bytes: int) -> Credits:
-        """Of a request that joins."""
-        return self.job_price(staging_bytes)
-
-
 @seeds.machine("RUN-011", "jobs/joins-need-staging", "identity/shared-by-three")
 class OneStagingForAll(Runtime):
     """All who share a read share one destination in the ledger."""
-
-    sharing = False
-
-    def joinable(self, unit: Unit) -> Read | None:
-        found = super().joinable(unit)
-        self.sharing = found is not None
-        return found
 
     def reserve(self, request: str, direction: str, unit: Unit, staging_bytes: int, *more: Any) -> Any:
         shared = super().joinable(unit) is not None and direction == "load"

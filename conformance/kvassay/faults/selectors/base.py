@@ -11,6 +11,7 @@ from kvassay_reference.selectors.rows import top
 from kvassay_reference.selectors.sparq import Sparq
 
 from ...engines.reference import Reference
+from ..base import ids
 
 Array = Any
 Request = Mapping[str, Any]
@@ -41,9 +42,8 @@ class Approximate(Reference):
 CORRECT = (Reference, Approximate)
 
 
-def case(*names: str) -> tuple[str, ...]:
-    """Ids of this contract's cases."""
-    return tuple(f"selectors/{name}" for name in names)
+case = ids("selectors")
+"""Ids of this contract's cases."""
 
 
 def highest(scores: Array, count: int) -> Array:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator
 
 from kvassay_reference.selectors.receipts import Document, Rule
 
+from .. import base
 from ..base import Fault
 from .base import case
 
 
-class Blind(Fault):
+class Blind(base.Blind):
     """One rule is not checked."""
 
-    reason: ClassVar[str]
-
     def selector_rules(self, method: str, document: Document) -> Iterator[Rule]:
-        return ((holds, reason) for holds, reason in super().selector_rules(method, document) if reason != self.reason)
+        return self.seen(super().selector_rules(method, document))
 
 
 UNCHECKED = {
@@ -255,14 +253,10 @@ UNCHECKED = {
 """Reason to the requirement and the cases that miss its rule."""
 
 
-def _unchecked(reason: str, requirement: str, names: Sequence[str]) -> type[Blind]:
-    title = "Unchecked" + "".join(word.title() for word in reason.split("_"))
-    text = f"No receipt is ever rejected for {reason}."
-    members = {"__doc__": text, "reason": reason, "requirement": requirement, "killed_by": case(*names)}
-    return type(title, (Blind,), {**members, "__module__": __name__})
-
-
-BLINDS = tuple(_unchecked(reason, row[0], row[1:]) for reason, row in UNCHECKED.items())
+BLINDS = tuple(
+    base.unchecked(Blind, __name__, reason, row[0], case(*row[1:]), what="No receipt")
+    for reason, row in UNCHECKED.items()
+)
 
 
 class ClaimFirst(Fault):
