@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFenced, ReferenceOLse2
 from ..base import Fault, named
-from . import encodings, fences, fields, finds, gathers, indexes, joins, readers, rejections, replicas, retrieval
+from . import (
+    designs,
+    encodings,
+    fences,
+    fields,
+    finds,
+    gathers,
+    indexes,
+    joins,
+    readers,
+    rejections,
+    replicas,
+    retrieval,
+)
 
 CORRECT = (Reference, ReferenceFenced, ReferenceOLse2)
 FAULTS: tuple[type[Fault], ...] = (
@@ -22,6 +35,7 @@ FAULTS: tuple[type[Fault], ...] = (
     *joins.FAULTS,
     *finds.FAULTS,
     *fences.FAULTS,
+    *designs.FAULTS,
 )
 """In the order of the chapter."""
 
