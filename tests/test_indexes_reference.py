@@ -7,14 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import judges
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
-from kvassay.core.compare import close, numbers, tolerance
-from kvassay.core.states import is_state, meaning
-from kvassay.core.tensors import is_tensor, read
+from judges import agree, engine
+from kvassay.core.tensors import read
 from kvassay.corpus.data import fixture_module
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.corpus.schemas import problem
@@ -38,60 +37,19 @@ def tensors(*shape: int) -> st.SearchStrategy[Json]:
     return flat.map(lambda values: {"dtype": "float32", "shape": list(shape), "data": shared.nested(values, shape)})
 
 
-def engine(kind: type[Reference] = Reference) -> Reference:
-    made = kind()
-    made.open()
-    return made
-
-
-def asked(action: Any, request: Json) -> Any:
+def asked(judge: Any, op: str, request: Json) -> Any:
     """The result, or the reason of the refusal; a request that rests on a rounding is dropped."""
     try:
-        return action(request)
-    except (Rejected, shared.Rejection) as refusal:
-        return refusal.reason
+        return judges.asked(judge, op, request)
     except common.Ambiguous:
         assume(False)
 
 
 def both(op: str, request: Json, kind: type[Reference] = Reference) -> None:
     """Ask both, and compare: refusals by reason, integers exactly, numbers within the oracle's bound."""
-    method = op.replace(".", "_")
     judge = oracle.Oracle()
-    want = asked(getattr(judge, method), request)
-    got = asked(getattr(engine(kind), method), read(request))
-    agree(judge, op, request, want, got)
-
-
-def agree(judge: Any, op: str, request: Json, want: Any, got: Any) -> None:
-    if isinstance(want, str) or isinstance(got, str):
-        assert got == want
-        return
-
-    def walk(a: Any, b: Any, at: str) -> None:
-        if is_state(b):
-            left, right = meaning(a), meaning(read(b))
-            limits = judge.bound(op, request, want, at)
-            for part in ("out", "lse"):
-                row = tolerance(limits, left[part].dtypes)[part]
-                found = close(left[part].array, right[part].array, row)
-                assert found.agrees, (at, part, found.message)
-        elif is_tensor(b) or isinstance(b, float) or (isinstance(b, list) and b and isinstance(b[0], float)):
-            mine, theirs = numbers(a), numbers(read(b))
-            found = close(mine.array, theirs.array, tolerance(judge.bound(op, request, want, at), mine.dtypes))
-            assert found.agrees, (at, found.message)
-        elif isinstance(b, dict):
-            for name in b:
-                if name != "supports":
-                    walk(a[name], b[name], f"{at}/{name}")
-        elif isinstance(b, list) and b and isinstance(b[0], dict):
-            assert len(a) == len(b)
-            for x, y in zip(a, b, strict=True):
-                walk(x, y, at)
-        else:
-            assert a == b
-
-    walk(got, want, "")
+    want = asked(judge, op, request)
+    agree(judge, op, request, asked(engine(kind), op, read(request)), want)
 
 
 @settings(max_examples=60, deadline=None)
@@ -144,7 +102,7 @@ def test_both_count_the_same_traffic(selections: Any, maps: Any, policy: str, ca
 def test_both_build_and_walk_the_same_graph(keys: Json, queries: Json, q: Json, build: int, width: int) -> None:
     request = {"keys": keys, "queries": queries, "k_build": build}
     both("bridge.build", request)
-    made = asked(oracle.Oracle().bridge_build, request)
+    made = asked(oracle.Oracle(), "bridge.build", request)
     if isinstance(made, dict):
         walk = {"q": q, "keys": keys, "edges": made["edges"], "entries": [0, 7], "width": width, "top_k": 3}
         both("bridge.search", walk)
@@ -239,8 +197,8 @@ def _cosines(q: Json, k: Json) -> list[float]:
 def test_both_enumerate_the_same_samples(q: Json, k: Json, v: Json, rule: Any) -> None:
     names = dict(zip(("bits", "tables", "min_tables"), rule, strict=True))
     request = {"q": q, "k": k, "v": v, "scale": 0.5, **names}
-    want = asked(oracle.Oracle().magicpig_enumerate, request)
-    got = asked(engine().magicpig_enumerate, read(request))
+    want = asked(oracle.Oracle(), "magicpig.enumerate", request)
+    got = asked(engine(), "magicpig.enumerate", read(request))
     if isinstance(want, str):
         assert got == want
         return
@@ -288,8 +246,8 @@ def test_both_live_the_same_life(script: Any) -> None:
             request["lease"] = last["lease"]
         elif name != "compact":
             request["ids"] = ids
-        want = asked(getattr(judge, f"indexes_{name}"), request)
-        got = asked(getattr(made, f"indexes_{name}"), read(request))
+        want = asked(judge, f"indexes.{name}", request)
+        got = asked(made, f"indexes.{name}", read(request))
         if isinstance(want, str) or isinstance(got, str):
             assert got == want, (name, request)
             continue
@@ -329,10 +287,10 @@ def test_both_name_the_same_reason_for_a_record(name: str, data: st.DataObject) 
             node[path[-1]] = data.draw(st.sampled_from(["device", "published", "softmax", "x"]))
     assume(problem(document, "urn:kvassay:indexes/record") is None)
     try:
-        want = asked(oracle.Oracle().indexes_check, {"document": document})
+        want = asked(oracle.Oracle(), "indexes.check", {"document": document})
     except (IndexError, ValueError, KeyError, TypeError, ZeroDivisionError, OverflowError):
         assume(False)
-    assert asked(engine().indexes_check, {"document": document}) == want
+    assert asked(engine(), "indexes.check", {"document": document}) == want
 
 
 def test_the_records_are_legal_and_the_figures_come_out() -> None:

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import agree, asked, engine
 from kvassay.core import tensors
-from kvassay.core.compare import close, numbers
 from kvassay.corpus.data import fixture_module
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.corpus.schemas import problem
@@ -20,9 +19,7 @@ from kvassay.engines.reference import Reference, ReferenceStrict
 oracle = fixture_module("placement.oracle")
 bases = fixture_module("placement.oracle_base")
 receipts_of = fixture_module("placement.oracle_receipts")
-rejection = fixture_module("_oracle").Rejection
 Json = dict[str, Any]
-NUMERIC = ("out", "lse", "alpha", "share", "v_mean")
 
 dyadic = st.integers(-16, 16).map(lambda x: x / 8)
 milliseconds = st.integers(0, 64).map(lambda x: x / 16)
@@ -32,49 +29,6 @@ ways = st.builds(
     fixed_ms=milliseconds,
     bandwidth=st.builds(dict, value=st.sampled_from([0.001, 0.5, 24.0]), unit=st.sampled_from(["GiB/s", "GB/s"])),
 )
-
-
-def asked(engine: Any, op: str, request: Json) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return getattr(engine, op.replace(".", "_", 1))(request)
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
-
-
-def engine(kind: type[Reference] = Reference) -> Reference:
-    made = kind()
-    made.open()
-    return made
-
-
-def agree(judge: Any, op: str, request: Json, got: Any, want: Any) -> None:
-    """Refusals for one reason; equal integers and text, floats within the oracle's bound."""
-    if isinstance(want, str) or isinstance(got, str):
-        assert got == want
-        return
-
-    def walk(a: Any, b: Any, at: str) -> None:
-        name = at.rpartition("/")[2]
-        if name in NUMERIC or isinstance(b, float):
-            got_numbers = numbers(a)
-            bound = judge.bound(op, request, want, at)
-            limits = bound.get(next(iter(got_numbers.dtypes)), bound.get("float64"))
-            found = close(got_numbers.array, numbers(tensors.read(b)).array, limits)
-            assert found.agrees, (at, found.message)
-        elif isinstance(b, dict):
-            assert a.keys() == b.keys() - {"facts"}, at
-            for member in a:
-                walk(a[member], b[member], f"{at}/{member}")
-        elif isinstance(b, list):
-            assert len(a) == len(b), at
-            for index, (x, y) in enumerate(zip(a, b, strict=True)):
-                walk(x, y, f"{at}/{index}")
-        else:
-            assert a == b, at
-            assert type(a) is type(b), at
-
-    walk(got, {name: value for name, value in want.items() if name != "facts"}, "")
 
 
 def both(op: str, request: Json, kind: type[Reference] = Reference) -> None:

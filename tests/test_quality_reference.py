@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import agree, asked, engine
 from kvassay.core import tensors
-from kvassay.core.compare import close, numbers
 from kvassay.corpus.data import fixture_module
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.corpus.rules import findings
@@ -28,52 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 oracle = fixture_module("quality.oracle")
 bases = fixture_module("quality.oracle_base")
 reports = fixture_module("quality.oracle_report")
-rejection = fixture_module("_oracle").Rejection
 Json = dict[str, Any]
 dyadic = st.integers(-24, 24).map(lambda x: x / 8)
 small = st.integers(0, 12)
 times = st.integers(0, 64).map(lambda x: x / 8)
-
-
-def asked(engine: Any, op: str, request: Json) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return getattr(engine, op.replace(".", "_", 1))(request)
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
-
-
-def engine(kind: type[Reference] = Reference) -> Reference:
-    made = kind()
-    made.open()
-    return made
-
-
-def agree(judge: Any, op: str, request: Json, got: Any, want: Any) -> None:
-    """Refusals for one reason; equal integers and text, floats within the oracle's bound."""
-    if isinstance(want, str) or isinstance(got, str):
-        assert got == want
-        return
-
-    def walk(a: Any, b: Any, at: str) -> None:
-        floats = isinstance(b, float) or (isinstance(b, list) and b and all(isinstance(x, float) for x in b))
-        if floats:
-            limits = judge.bound(op, request, want, at)["float64"]
-            found = close(numbers(a).array, numbers(b).array, limits)
-            assert found.agrees, (at, found.message)
-        elif isinstance(b, dict):
-            assert a.keys() == b.keys() - {"facts"}, at
-            for member in a:
-                walk(a[member], b[member], f"{at}/{member}")
-        elif isinstance(b, list):
-            assert len(a) == len(b), at
-            for index, (x, y) in enumerate(zip(a, b, strict=True)):
-                walk(x, y, f"{at}/{index}")
-        else:
-            assert a == b, at
-            assert type(a) is type(b), at
-
-    walk(got, want, "")
 
 
 def both(op: str, request: Json, kind: type[Reference] = Reference) -> Any:
