@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..core.model import Case, Level, Status
 from ..corpus import Corpus, load
+from ..reports.document import head
 from ..reports.evidence import told
 from .console import dump, out, say
 from .selectors import select, selectors
@@ -87,13 +88,7 @@ def row(case: Case) -> dict[str, Any]:
     """One case as a program reads it."""
     return {
         "id": case.id,
-        "contract": case.contract,
-        "requirements": list(case.requirements),
-        "level": case.level.value,
-        "kind": case.kind.value,
-        "profile": case.profile,
-        "status": case.status.value,
-        "variant": case.variant,
+        **head(case),
         "ops": sorted(case.ops),
         "needs": {name: list(values) for name, values in case.needs.items()},
         "title": case.title,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.engine import Broken, NotSupported, Refused, Returned
-from ..core.model import EngineDescription, Finding, Requirement, Result, Verdict
+from ..core.model import Case, EngineDescription, Finding, Requirement, Result, Verdict
 from ..core.report import fails
 from .changes import changes
 from .differences import EXACT, Difference, comparable, differences, meant
@@ -92,12 +92,9 @@ def _requirement(item: Requirement) -> Document:
     }
 
 
-def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) -> Document:
-    """One verdict with its evidence."""
-    case = item.case
-    loud = item.verdict not in QUIET
+def head(case: Case) -> Document:
+    """What a case tests and where it belongs: what a row about it says behind its id, in reports as in lists."""
     return {
-        "case": case.id,
         "contract": case.contract,
         "requirements": list(case.requirements),
         "level": case.level.value,
@@ -105,6 +102,16 @@ def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) 
         "profile": case.profile,
         "status": case.status.value,
         "variant": case.variant,
+    }
+
+
+def result(item: Result, corpus: Corpus, command: str, *, strict: bool = False) -> Document:
+    """One verdict with its evidence."""
+    case = item.case
+    loud = item.verdict not in QUIET
+    return {
+        "case": case.id,
+        **head(case),
         "title": case.title,
         **({} if item.verdict is Verdict.NOT_APPLICABLE else {"given": case.given, "why": case.why}),
         "verdict": item.verdict.value,
