@@ -15,8 +15,6 @@ from ..base import ids
 
 Arguments = dict[str, Any]
 Request = Mapping[str, Any]
-
-
 case = ids("attention")
 """Ids of this contract's cases."""
 

@@ -9,7 +9,5 @@ from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
 case = ids("indexes")
 """Ids of this contract's cases."""

@@ -9,7 +9,5 @@ from ..base import ids
 
 Block = Hashable
 Event = Mapping[str, Any]
-
-
 case = ids("kvevents")
 """Ids of this contract's cases."""

@@ -11,8 +11,6 @@ from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
 cases = ids("lifecycle")
 """Ids of this contract's cases."""
 

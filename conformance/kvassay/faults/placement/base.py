@@ -13,8 +13,6 @@ from ..base import ids
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
 case = ids("placement")
 """Ids of this contract's cases."""
 

@@ -13,8 +13,6 @@ from ..base import ids
 Request = Mapping[str, Any]
 Result = dict[str, Any]
 Array = Any
-
-
 case = ids("quality")
 """Ids of this contract's cases."""
 

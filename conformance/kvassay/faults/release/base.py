@@ -13,8 +13,6 @@ from ..base import Fault, ids, spoiled, title
 
 Request = Mapping[str, Any]
 Result = dict[str, Any]
-
-
 case = ids("release")
 """Ids of this contract's cases."""
 

@@ -35,8 +35,6 @@ FIELDS = (
     "bytes",
 )
 """Fields of a unit, in the order in which a request's expectations of them are checked."""
-
-
 case = ids("runtime")
 """Ids of this contract's cases."""
 

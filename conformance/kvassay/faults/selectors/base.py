@@ -40,8 +40,6 @@ class Approximate(Reference):
 
 
 CORRECT = (Reference, Approximate)
-
-
 case = ids("selectors")
 """Ids of this contract's cases."""
 
