@@ -124,7 +124,7 @@ class Toy:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
 
-    def sections(self, rows: list[dict[str, str]]) -> None:
+    def sections(self, rows: list[dict[str, Any]]) -> None:
         self.put("docs/article/toy.json", json.dumps({"sections": rows}))
 
     def build(self) -> tuple[int, str]:
@@ -238,6 +238,39 @@ def test_a_lost_section_and_an_unlisted_source_fail_the_build(toy: Toy) -> None:
     assert status != 0
     assert "article section 05A (omitted mass) has neither a requirement nor a place in the prose" in warnings
     assert "TOY-001: source 04W is no section" in warnings
+
+
+def test_a_lost_item_of_a_section_is_told(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    held, placed = {"item": "held", "by": ["TOY-001"]}, {"item": "placed", "prose": {"Toy": "spec/toy.md"}}
+    toy.sections([{"section": "04W", "about": "merge", "items": [held, placed]}])
+    assert list(sections.problems(tmp_path)) == []
+    table = sections.items(tmp_path)
+    assert "held" in table
+    assert "TOY-001" in table
+    assert "[Toy](spec/toy.md)" in table
+    lost = [{"item": "lost"}, {"item": "emptied", "by": []}, {"item": "elsewhere", "by": ["TOY-001", "TOY-999"]}]
+    toy.sections([{"section": "04W", "about": "merge", "items": lost[:2]}, {"section": "05A", "about": "mass",
+                 "prose": {"Toy": "spec/toy.md"}, "items": lost[2:]}])  # fmt: skip
+    assert list(sections.problems(tmp_path)) == [
+        "article section 04W, 'lost' has neither a requirement nor a place in the prose",
+        "article section 04W, 'emptied' has neither a requirement nor a place in the prose",
+        "article section 05A, 'elsewhere': TOY-001 is no requirement that names the section",
+        "article section 05A, 'elsewhere': TOY-999 is no requirement that names the section",
+    ]
+
+
+def test_places_in_the_prose_are_there() -> None:
+    rows = sections.listed(ROOT)
+    places = [place for row in (*rows, *(one for row in rows for one in row.get("items", ()))) for place in
+              row.get("prose", {}).values()]  # fmt: skip
+    assert places
+    for place in places:
+        path, _, anchor = place.partition("#")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        heads = [re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-")
+                 for head in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]  # fmt: skip
+        assert anchor in heads, place
 
 
 @pytest.mark.parametrize(("good", "bad"), [("/rows/1", "/rows/2"), ("/frontier", "/fronteer")])

@@ -31,15 +31,15 @@ DOCUMENTS = {"runtime.admit": STEP, "runtime.report": REPORT}
 
 
 def path(draw: Draw, name: str) -> Request:
-    """A path that was measured with some numbers of threads, seldom with those that serve it not."""
-    measured = draw.pick(((1, 2, 4), (1, 4), (2,), (4, 1, 2)))
+    """A path that was measured with some numbers of threads, seldom without those that serve it or twice with some."""
+    measured = draw.pick(((1, 2, 4), (1, 4), (2,), (4, 1, 2)) if draw.chance(90) else ((2, 2), (1, 4, 1), (4, 2, 1, 2)))
     rates = [draw.pick((2, 4, 8, 10, 0.5)) for _ in measured]
     return {
         "path": name,
         "tier": "host",
         "numa": draw.pick((0, 1, 1, 3)),
         "threads": draw.pick(measured) if draw.chance(90) else draw.pick((1, 2, 3, 4, 8)),
-        "link_bytes_per_ms": draw.pick((10, 10, 20, 16, max(rates))) if draw.chance(95) else 4,
+        "link_bytes_per_ms": draw.pick((10, 10, 20, 16, max(rates))) if draw.chance(90) else 4,
         "measured": [{"threads": threads, "bytes_per_ms": rate} for threads, rate in zip(measured, rates, strict=True)],
         "queue_ms": draw.pick((0, 0.25, 0.1, 1)),
         "setup_ms": draw.pick((0, 0.25, 0.2, 1)),

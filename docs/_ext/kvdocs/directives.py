@@ -12,6 +12,7 @@
 ``{kv-members} identity/record``        the members of a document, from its schema
 ``{kv-trace} attention``                requirement, cases, faults, verdicts
 ``{kv-sections}``                       article section to requirements
+``{kv-items}``                          items of its sections to requirements
 ``{kv-engines}``                        the judged engines
 ``{kv-fuzz} residency``                 what fuzzing finds of the seeded faults
 ``{kv-picture} offload/pipeline``       a drawing of a case or a document, see :mod:`kvdocs.pictures`
@@ -46,6 +47,7 @@ WRITERS: dict[str, Callable[[Path, str], str]] = {
     "kv-example": lambda root, argument: tables.example(data.case(root, argument)),
     "kv-faults": lambda _, argument: tables.faults(argument),
     "kv-fuzz": fuzz.detection,
+    "kv-items": lambda root, _: sections.items(root),
     "kv-members": lambda root, name: schema.members(data.load(root / "schemas" / f"{name}.json")),
     "kv-profiles": lambda root, _: tables.profiles(root),
     "kv-reasons": tables.reasons,

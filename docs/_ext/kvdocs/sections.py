@@ -1,7 +1,9 @@
 """The map from the article's sections to requirements, and the check that no section is lost.
 
 ``docs/article/<contract>.json`` lists the sections that a contract covers, ``scope.json`` those of all. Each is named
-by the ``:sources:`` of at least one requirement, or names the place of the prose that holds it.
+by the ``:sources:`` of at least one requirement, or names the place of the prose that holds it. What is easily lost
+within a section are its ``items``; each names the requirements that hold it, which name the section in turn, or a place
+of the prose.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ Data = dict[str, Any]
 
 
 def listed(root: Path) -> list[Data]:
-    """The sections: ``section``, ``about``, and for prose ``prose``, which maps the title of a place to its address."""
+    """The sections: ``section``, ``about``, for prose ``prose``, which maps the title of a place to its address, and
+    ``items``, each an ``item`` with requirements ``by`` which it is held, or ``prose``."""
     files = (root / "docs" / "article").glob("*.json")
     return sorted((row for path in files for row in data.load(path)["sections"]), key=lambda row: str(row["section"]))
 
@@ -45,6 +48,14 @@ def problems(root: Path) -> Iterator[str]:
             yield f"article section {mark} is listed {marks.count(mark)} times"
     for mark in sorted(found.keys() - known):
         yield f"{', '.join(found[mark])}: source {mark} is no section of docs/article"
+    for row in sections:
+        for item in row.get("items", ()):
+            name = f"article section {row['section']}, {item['item']!r}"
+            if not item.get("by") and not item.get("prose"):
+                yield f"{name} has neither a requirement nor a place in the prose"
+            for requirement in item.get("by", ()):
+                if requirement not in found.get(row["section"], ()):
+                    yield f"{name}: {requirement} is no requirement that names the section"
 
 
 def table_of(root: Path) -> str:
@@ -59,6 +70,20 @@ def table_of(root: Path) -> str:
         for row in listed(root)
     ]
     return table(["Section", "About", "Where it went"], rows, widths="12 44 44")
+
+
+def items(root: Path) -> str:
+    """What is easily lost within the sections, as a table."""
+    rows = [
+        [
+            row["section"],
+            line(item["item"]),
+            "; ".join([*([needs(item["by"])] if "by" in item else []), *_prose(item)]),
+        ]
+        for row in listed(root)
+        for item in row.get("items", ())
+    ]
+    return table(["Section", "Item", "Where it went"], rows, widths="12 58 30")
 
 
 def _prose(row: Data) -> list[str]:

@@ -136,8 +136,9 @@ class OnlyTheUsedRateIsChecked(Fault):
     killed_by = case("estimates/above-the-link")
 
     def run_rate(self, path: Path) -> Exact:
-        used = tuple((threads, rate) for threads, rate in path.measured if threads == path.threads)
-        return super().run_rate(replace(path, measured=used))
+        link = path.link_bytes_per_ms
+        seen = tuple((count, rate if count == path.threads else min(rate, link)) for count, rate in path.measured)
+        return super().run_rate(replace(path, measured=seen))
 
 
 class RateCutToTheLink(Fault):
