@@ -14,13 +14,14 @@ from kvassay.authoring.printer import dump
 from kvassay.core.expect import Accepts
 from kvassay.core.model import Kind, Level
 from kvassay.corpus import Corpus, CorpusError, load
+from kvassay.corpus.build import expand
 from kvassay.corpus.data import contracts, fixture_module, read_json, root
 from kvassay.corpus.digest import digest
 from kvassay.corpus.ids import given_out, updated
 from kvassay.corpus.ids import read as read_lock
 from kvassay.corpus.ids import write as write_lock
 from kvassay.corpus.lint import lint, unclaimed
-from kvassay.corpus.load import expand, load_from
+from kvassay.corpus.load import load_from
 from kvassay.corpus.ops import find, ops
 from kvassay.corpus.reconcile import Figure, reconciliation
 from kvassay.corpus.requirements import extract

@@ -15,8 +15,8 @@ from kvassay.core import tensors
 from kvassay.core.compare import close, numbers, tolerance
 from kvassay.core.model import Verdict
 from kvassay.corpus import load
+from kvassay.corpus.build import expand
 from kvassay.corpus.data import fixture_module, root
-from kvassay.corpus.load import expand
 from kvassay.corpus.ops import find
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.engines.reference import Reference, ReferenceStrict, ReferenceTorch

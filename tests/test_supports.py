@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from kvassay.core.expect import parse
 from kvassay.core.support import read
+from kvassay.corpus.build import _listed
 from kvassay.corpus.data import fixture_module
-from kvassay.corpus.load import _listed
 
 oracles = fixture_module("_selection")
 

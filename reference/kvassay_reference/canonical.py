@@ -25,13 +25,13 @@ from typing import Any
 DOMAIN = b"kvassay/identity/v1\x00"
 
 
-class Form(enum.Enum):
-    """Type of a field; the value is the tag before its bytes."""
+class Form(bytes, enum.Enum):
+    """Type of a field: the tag before its bytes."""
 
-    INTEGER = 1
-    TEXT = 2
-    DIGEST = 3
-    INTEGERS = 4
+    INTEGER = b"\x01"
+    TEXT = b"\x02"
+    DIGEST = b"\x03"
+    INTEGERS = b"\x04"
 
 
 def _fields(**forms: Form) -> tuple[tuple[str, Form], ...]:
@@ -153,14 +153,13 @@ _name = functools.cache(_text)
 def _value(form: Form, value: Any) -> bytes:
     if value is None:
         return b"\x00"
-    tag = bytes([form.value])
     if form is Form.TEXT:
-        return tag + _text(value)
+        return form + _text(value)
     if form is Form.DIGEST:
         raw = bytes.fromhex(value)
         if len(raw) != 32:
             raise ValueError(f"{value!r} is not a SHA-256 digest")
-        return tag + raw
+        return form + raw
     if form is Form.INTEGERS:
-        return tag + struct.pack(f">I{len(value)}Q", len(value), *value)
-    return tag + struct.pack(">Q", value)
+        return form + struct.pack(f">I{len(value)}Q", len(value), *value)
+    return form + struct.pack(">Q", value)

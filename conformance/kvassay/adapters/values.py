@@ -100,11 +100,25 @@ def normalised(value: Any, at: str = "", depth: int = 0) -> Json:
         for key in value:
             if not isinstance(key, str) or not is_text(key):
                 raise UnfitValue(f"{at or '/'}: the key {reprlib.repr(key)} is not a text")
-        return {str(key): normalised(item, f"{at}/{key}", depth + 1) for key, item in value.items()}
+        return {
+            str(key): item if is_plain(item) else normalised(item, f"{at}/{key}", depth + 1)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [normalised(item, f"{at}/{index}", depth + 1) for index, item in enumerate(value)]
+        return [
+            item if is_plain(item) else normalised(item, f"{at}/{index}", depth + 1) for index, item in enumerate(value)
+        ]
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     raise UnfitValue(f"{at or '/'}: a value of type {kind}; results hold JSON values and NumPy arrays")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value can stand in any message as it is, seen by its type first: most of a message can."""
+    if type(value) is str:
+        return is_text(value)
+    if type(value) is int:
+        return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
+    return value is None or type(value) is bool or (type(value) is float and math.isfinite(value))
 
 
 def is_text(value: str) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..core.model import SCALARS, Json
+from ..core.model import Json
 from ..core.tensors import DTYPES, Array, Recipe, dtype_name, from_bytes, from_json, is_tensor, to_bytes, write
-from .values import DEPTH, LARGEST_INTEGER, RecipeCache, is_text
+from .values import DEPTH, LARGEST_INTEGER, RecipeCache, is_plain, is_text
 
 PROTOCOL = 1
 EDITION = "2026.1"
@@ -47,10 +47,26 @@ def encode(body: Mapping[str, Json], *, frames: bool, recipes: RecipeCache | Non
             f"the request holds more than {FRAME_BYTES >> 20} MiB of tensors and the engine takes no recipes"
         )
     blobs: list[bytes] = []
-    plain = _packed(body, blobs if frames else None, recipes)
+
+    def packed(value: Json) -> Json:
+        """What JSON has no form for, which is little of a message."""
+        if isinstance(value, Recipe):
+            if recipes is None:
+                return write(value)
+            value = recipes.expand(value)
+        if isinstance(value, np.ndarray):
+            if not frames:
+                return write(value)
+            blobs.append(to_bytes(value))
+            return {"dtype": dtype_name(value), "shape": list(value.shape), "frame": len(blobs) - 1}
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise TypeError(f"a message holds no {type(value).__name__}")
+
+    line = json.dumps(body, separators=(",", ":"), allow_nan=False, default=packed)
     if blobs:
-        plain["frames"] = [len(blob) for blob in blobs]
-    return [json.dumps(plain, separators=(",", ":"), allow_nan=False).encode() + b"\n", *blobs]
+        line = f'{line[:-1]},"frames":{[len(blob) for blob in blobs]}}}'
+    return [line.encode() + b"\n", *blobs]
 
 
 def _expanded_bytes(value: Json) -> int:
@@ -63,25 +79,6 @@ def _expanded_bytes(value: Json) -> int:
     if isinstance(value, list | tuple):
         return sum(_expanded_bytes(item) for item in value)
     return 0
-
-
-def _packed(value: Json, blobs: list[bytes] | None, recipes: RecipeCache | None) -> Json:
-    if type(value) in SCALARS:
-        return value
-    if isinstance(value, Recipe):
-        if recipes is None:
-            return write(value)
-        value = recipes.expand(value)
-    if isinstance(value, np.ndarray):
-        if blobs is None:
-            return write(value)
-        blobs.append(to_bytes(value))
-        return {"dtype": dtype_name(value), "shape": list(value.shape), "frame": len(blobs) - 1}
-    if isinstance(value, Mapping):
-        return {key: _packed(item, blobs, recipes) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_packed(item, blobs, recipes) for item in value]
-    return value
 
 
 def parse_line(line: bytes | bytearray) -> dict[str, Any]:
@@ -144,19 +141,25 @@ def unpack(value: Any, frames: Sequence[bytes] = (), *, recipes: bool = False) -
 
 
 def _unpacked(value: Any, frames: Sequence[bytes], used: set[int], recipes: bool, at: str, depth: int) -> Json:
-    if depth > DEPTH:
+    if is_tensor(value) or (isinstance(value, dict) and {"frame", "dtype", "shape"} <= value.keys()):
+        try:
+            return _tensor(value, frames, used, recipes)
+        except (ValueError, KeyError, TypeError) as error:
+            raise WireError(f"{at or '/'}: {error}") from None
+    if depth >= DEPTH and isinstance(value, dict | list):
         raise WireError(f"nested deeper than {DEPTH}")
     if isinstance(value, dict):
-        if is_tensor(value) or ("frame" in value and "dtype" in value and "shape" in value):
-            try:
-                return _tensor(value, frames, used, recipes)
-            except (ValueError, KeyError, TypeError) as error:
-                raise WireError(f"{at or '/'}: {error}") from None
         if not all(map(is_text, value)):
             raise WireError(f"{at or '/'}: a key with half a surrogate pair")
-        return {key: _unpacked(item, frames, used, recipes, f"{at}/{key}", depth + 1) for key, item in value.items()}
+        return {
+            key: item if is_plain(item) else _unpacked(item, frames, used, recipes, f"{at}/{key}", depth + 1)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_unpacked(item, frames, used, recipes, f"{at}/{index}", depth + 1) for index, item in enumerate(value)]
+        return [
+            item if is_plain(item) else _unpacked(item, frames, used, recipes, f"{at}/{index}", depth + 1)
+            for index, item in enumerate(value)
+        ]
     if isinstance(value, str) and not is_text(value):
         raise WireError(f"{at}: a string with half a surrogate pair")
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:

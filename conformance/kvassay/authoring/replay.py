@@ -14,9 +14,9 @@ from ..core.model import Repeat, Verdict
 from ..core.pointers import resolve
 from ..core.states import is_state
 from ..core.template import BIND, INDEX, bound_names
+from ..corpus.build import build, expand
 from ..corpus.data import fixture_module
 from ..corpus.errors import CorpusError
-from ..corpus.load import build, expand
 from ..corpus.ops import find
 from ..corpus.schemas import problem
 from .answers import Answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,7 @@ class Case:
     title: str
     given: str
     why: str
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     relations: tuple[Mapping[str, Json], ...] = ()
     needs: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
     """Capability name to the declared values under which the case applies."""

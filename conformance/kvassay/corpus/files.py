@@ -10,11 +10,12 @@ from typing import Any
 
 from ..core.model import Case
 from ..core.tensors import TensorError
+from .build import build
 from .data import read_json, root
 from .digest import digest
 from .errors import CorpusError
 from .lint import bindings, references, requests
-from .load import FORMAT, Corpus, build
+from .load import FORMAT, Corpus
 from .schemas import validate
 
 
@@ -46,6 +47,7 @@ def with_cases(corpus: Corpus, files: Sequence[Path]) -> Corpus:
 def _case(corpus: Corpus, row: Any, file: str, at: str) -> Case:
     try:
         case = build(row, root())
+        tuple(case.steps)  # reads them, and so shows what is wrong with them
     except CorpusError as problem:
         raise CorpusError(str(problem), file=file, pointer=at) from None
     except (TensorError, ValueError, KeyError, TypeError, AttributeError) as problem:

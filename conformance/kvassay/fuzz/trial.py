@@ -10,8 +10,8 @@ from ..core.model import Finding, Json, Verdict
 from ..core.pointers import Missing, resolve
 from ..core.template import bound_names, substitute
 from ..core.tensors import write
+from ..corpus.build import expand
 from ..corpus.data import root
-from ..corpus.load import expand
 from ..corpus.ops import check_result, find
 from ..corpus.schemas import problem
 from .contract import Contract, Illegal, Step
