@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from . import __version__
 from .adapters.errors import AdapterError
 from .adapters.smoke import smoke
+from .core.collector import seldom_collected
 from .core.engine import Engine, Late
 from .core.judge import claimed, judge
 from .core.model import Case, Finding, Result, Verdict
@@ -147,12 +148,13 @@ def run(
             failed |= fails(result, strict=session.strict)
         return failed
 
-    for case in cases:
-        on_start(case)
-        settled = session.judge(case)
-        if tell((*settled, *session.finish()) if fail_fast else settled) and fail_fast:
-            break
-    tell(session.finish())
+    with seldom_collected():
+        for case in cases:
+            on_start(case)
+            settled = session.judge(case)
+            if tell((*settled, *session.finish()) if fail_fast else settled) and fail_fast:
+                break
+        tell(session.finish())
     return session.report()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from ..core.collector import seldom_collected
 from ..corpus import CorpusError
 from ..reports.shorten import shorten, text
 from ..traces import translate_lmcache, translate_vllm
@@ -144,19 +144,6 @@ def selftest(contract: tuple[str, ...], jobs: int, verbose: bool) -> int:
     told = f"{sum(row.ok for row in seeded)} of {len(seeded)} faults caught from their traces alone, {by_rule} by rules"
     say(console, Text(told, "bold red" if bad else "bold green"))
     return 1 if bad else 0
-
-
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """What is loaded stays, and a line makes no cycles: the collector need not look as often as it would."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 @contextmanager

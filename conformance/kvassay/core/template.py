@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .model import SCALARS, Json
@@ -27,11 +27,13 @@ def bound_names(value: Json) -> Iterator[str]:
 
 def is_dynamic(value: Json) -> bool:
     """Whether a request holds bound values or literal states, which depend on the engine."""
-    if type(value) in SCALARS:
-        return False
     if isinstance(value, Mapping):
-        return value.keys() in ({BIND}, {INDEX}) or is_literal(value) or any(map(is_dynamic, value.values()))
-    return isinstance(value, list) and any(map(is_dynamic, value))
+        if value.keys() in ({BIND}, {INDEX}) or is_literal(value):
+            return True
+        members: Iterable[Json] = value.values()
+    else:
+        members = value if isinstance(value, list) else ()
+    return any(is_dynamic(item) for item in members if type(item) not in SCALARS)
 
 
 def substitute(value: Json, bound_values: Mapping[str, Json], states: tuple[str, ...]) -> Any:

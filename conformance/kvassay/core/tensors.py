@@ -71,7 +71,7 @@ def dtype_name(array: Array) -> str:
 
 def is_tensor(value: Any) -> bool:
     """Whether a JSON value has the form of a tensor; a record that only names a dtype and a shape has not."""
-    if not isinstance(value, Mapping) or "dtype" not in value or "shape" not in value:
+    if not isinstance(value, dict | Mapping) or "dtype" not in value or "shape" not in value:
         return False
     return "data" in value or "recipe" in value
 
@@ -218,17 +218,15 @@ def expand(recipe: Recipe) -> Array:
 
 def read(value: Any) -> Any:
     """Replace every tensor object in a JSON value by a read-only array or a :class:`Recipe`."""
-    if type(value) in SCALARS:
-        return value
     if is_tensor(value):
         tensor = from_json(value)
         if isinstance(tensor, np.ndarray):
             tensor.flags.writeable = False
         return tensor
     if isinstance(value, Mapping):
-        return {key: read(item) for key, item in value.items()}
+        return {key: item if type(item) in SCALARS else read(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [read(item) for item in value]
+        return [item if type(item) in SCALARS else read(item) for item in value]
     return value
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core import tensors
 from ..core.expect import parse
-from ..core.model import Case, Kind, Level, Repeat, Status, Step
+from ..core.model import SCALARS, Case, Kind, Level, Repeat, Status, Step
 from ..core.template import is_dynamic
 from .data import read_json
 from .errors import CorpusError
@@ -137,9 +137,9 @@ def expand(value: Any, base: Path) -> Any:
         if "$base" in value:
             text = _base_document(base, value["$base"])
             return jsonpatch.apply_patch(json.loads(text), value.get("patch", ()), in_place=True)
-        return {key: expand(item, base) for key, item in value.items()}
+        return {key: item if type(item) in SCALARS else expand(item, base) for key, item in value.items()}
     if isinstance(value, list):
-        return [expand(item, base) for item in value]
+        return [item if type(item) in SCALARS else expand(item, base) for item in value]
     return value
 
 

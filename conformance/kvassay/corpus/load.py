@@ -123,8 +123,7 @@ def _nearest(value: str, names: Iterable[str]) -> str:
 @functools.cache
 def load() -> Corpus:
     """The corpus that this installation ships."""
-    base = root()
-    return load_from(base)
+    return load_from(root())
 
 
 def load_from(base: Path) -> Corpus:
