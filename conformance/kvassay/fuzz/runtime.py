@@ -22,8 +22,8 @@ from .contract import Rule as Choice
 from .replayed import Replayed, reason
 from .runtime_documents import edged_report, edged_step
 from .runtime_plans import DOCUMENTS, FALLBACKS, PLANS, step
+from .runtime_units import DECIMALS, OTHERS, TERMS, Request, unit
 
-Request = dict[str, Any]
 JOBS, INDEX, ADMISSION, REPORT = "runtime-jobs", "runtime-index", "runtime-admission", "runtime-report"
 """What a sequence is about."""
 STATELESS = PLANS.keys() | DOCUMENTS.keys()
@@ -33,49 +33,6 @@ INDEX_OPS = frozenset(
     for name in ("prepare_index", "publish_index", "look_up", "end_lookup", "tombstone", "confirm_deletion", "collect")
 )
 NAMES = ("r1", "r2", "r3", "r4", "r5")
-OTHERS: Mapping[str, Any] = {
-    "tenant": "tenant-b",
-    "model": "other",
-    "revision": "rev-2",
-    "adapter": "style",
-    "layout": "last",
-    "layer_group": 1,
-    "first_position": 1,
-    "end_position": 9,
-    "representation": "latent",
-    "dtype": "float16",
-    "codec": "int8",
-    "generation": 2,
-    "tokens_sha256": "9" * 64,
-    "source": "file-1",
-    "authority_epoch": 2,
-    "bytes": 3,
-}
-"""Field to a value that makes another unit."""
-
-
-def unit(number: int, **changes: Any) -> Request:
-    """Small rows."""
-    return {
-        "tenant": "tenant-a",
-        "model": "m",
-        "revision": "rev-1",
-        "adapter": "none",
-        "layout": "first",
-        "layer_group": 0,
-        "first_position": 0,
-        "end_position": 8,
-        "representation": "kv",
-        "dtype": "bfloat16",
-        "codec": "identity",
-        "generation": 1,
-        "tokens_sha256": f"{number:x}" * 64,
-        "source": "host-0",
-        "authority_epoch": 1,
-        "integrity": "valid",
-        "bytes": (2, 2, 4)[number % 3],
-        **changes,
-    }
 
 
 @dataclass
@@ -250,6 +207,7 @@ class RuntimeScene:
                 "delete": (3, self.delete, True),
                 "collect": (4, self.collect, True),
                 "delete-through": (3, self.delete_through, True),
+                "one-of-two": (4, self.one_of_two, self.claims("identity")),
             }
         return {name: (weight, rule) for name, (weight, rule, fits) in found.items() if fits}
 
@@ -305,8 +263,12 @@ class RuntimeScene:
         }
         if not self.claims("deadlines"):
             request["finish_ms"] = 12
-        if self.account.exact and draw.chance(3):
-            request |= draw.pick(({"recompute_ms": None}, {"fallbacks": ["degrade"]}))
+        if self.claims("deadlines") and draw.chance(8):
+            now, took, end = draw.pick(DECIMALS)
+            request |= {"now_ms": now, "recompute_ms": took, "deadline_ms": end, "finish_ms": draw.pick((end, end, 12))}
+        if self.account.exact and draw.chance(4):
+            request |= draw.pick(TERMS)
+            request["request"] = draw.pick((name, *self.account.jobs))
         reply = self.make(Step("runtime.reserve", request, {f"{bound}_read": "/read", f"{bound}_epoch": "/epoch"}))
         if not isinstance(reply, Returned) or reply.value["outcome"] != "granted":
             return None
@@ -332,7 +294,7 @@ class RuntimeScene:
         self.try_(Step("runtime.commit", {"unit": rows}))
         names = []
         for index in range(draw.integer(2, 3)):
-            one = draw.pick(others)
+            one = self.neighbour(draw, rows) if draw.chance(40) else draw.pick(others)
             self.try_(Step("runtime.commit", {"unit": one}))
             free = [name for name in NAMES if name not in self.account.jobs]
             made = self.reserve(draw, "load", rows if index == 0 else one, free[0]) if free else None
@@ -347,6 +309,14 @@ class RuntimeScene:
             if job is not None and draw.chance(60):
                 self.try_(Step("runtime.submit", {"request": name}))
                 self.report_all(draw, job.transfer.handle)
+
+    def neighbour(self, draw: Draw, rows: Request, *fields: str) -> Request:
+        """Rows that differ in one field, if the engine tells such apart."""
+        if not self.claims("identity"):
+            return rows
+        name = draw.pick([name for name in (*OTHERS, *fields) if name != "bytes" or self.account.exact])
+        other = {**OTHERS, "integrity": "unverified"}[name]
+        return {**rows, name: other if rows[name] != other else unit(0)[name]}
 
     def submit(self, draw: Draw) -> None:
         """Mostly of a job that waits for it."""
@@ -395,17 +365,19 @@ class RuntimeScene:
         return Step("runtime.complete", {**handle, "worker": worker, "ok": good, "bytes": moved, "now_ms": now})
 
     def late(self, draw: Draw) -> None:
-        """A reset in flight, a new transfer, and the completion from before."""
+        """A reset in flight or two, a new transfer after each, and a completion from before."""
         moving = [one for one in self.begun if self.is_open(one)]
         if not moving:
             raise Illegal("nothing moves")
-        self.try_(Step("runtime.reset", {}))
-        rows = draw.pick(self.units)
-        self.try_(Step("runtime.commit", {"unit": rows}))
-        name = self.reserve(draw, "load", rows) if draw.chance(80) else None
-        if name is not None and draw.chance(80):
-            self.try_(Step("runtime.submit", {"request": name}))
-        one = draw.pick(moving)
+        for _ in range(draw.pick((1, 1, 2))):
+            moving = [one for one in self.begun if self.is_open(one)] or moving
+            self.try_(Step("runtime.reset", {}))
+            rows = draw.pick(self.units)
+            self.try_(Step("runtime.commit", {"unit": rows}))
+            name = self.reserve(draw, "load", rows) if draw.chance(80) else None
+            if name is not None and draw.chance(80):
+                self.try_(Step("runtime.submit", {"request": name}))
+        one = draw.pick(moving[::-1])
         for _ in range(draw.integer(1, 1 + self.account.workers)):
             worker = draw.integer(0, max(0, self.account.workers - 1))
             self.try_(self.reported(one, worker, True, one.size, draw))
@@ -415,8 +387,8 @@ class RuntimeScene:
         """A report once more, of what is over or of a former epoch."""
         if not self.begun:
             raise Illegal("nothing was begun")
-        one = draw.pick(self.begun[::-1])
-        self.make(self.reported(one, draw.integer(0, max(0, self.account.workers - 1)), True, one.size, draw))
+        one, last = draw.pick(self.begun[::-1]), self.account.workers - (0 if draw.chance(15) else 1)
+        self.make(self.reported(one, draw.integer(0, max(0, last)), True, one.size, draw))
         self.look_around()
 
     def odd(self, draw: Draw) -> None:
@@ -499,10 +471,14 @@ class RuntimeScene:
         self.sought(draw)
 
     def sought(self, draw: Draw, rows: Request | None = None) -> None:
-        """A look-up that has not ended."""
+        """A look-up that has not ended; now and then of rows that differ in one field from those that there are."""
         self.serial += 1
         bound = f"l{self.serial}"
-        reply = self.make(Step("runtime.look_up", {"unit": rows or draw.pick(self.units)}, {bound: "/lookup"}))
+        if rows is None:
+            rows = draw.pick(self.units)
+            if self.account.exact and draw.chance(25):
+                rows = self.neighbour(draw, rows, "integrity")
+        reply = self.make(Step("runtime.look_up", {"unit": rows}, {bound: "/lookup"}))
         if isinstance(reply, Returned):
             self.lookups.append(bound)
 
@@ -567,11 +543,28 @@ class RuntimeScene:
         self.try_(Step("runtime.collect", {"unit": rows}))
         self.sought(draw, rows)
 
-    def try_publish(self, rows: Request) -> None:
-        """An entry of these rows."""
+    def one_of_two(self, draw: Draw) -> None:
+        """Rows and others that differ in one field: the first are deleted, and the others looked for or read."""
+        rows = draw.pick(self.units)
+        other = self.neighbour(draw, rows)
+        for one in (rows, other):
+            self.try_(Step("runtime.commit", {"unit": one}))
+        self.try_publish(rows, other)
+        name = self.reserve(draw, "load", other) if draw.chance(50) else None
+        if name is not None and draw.chance(50):
+            self.try_(Step("runtime.submit", {"request": name}))
+        self.try_(Step("runtime.tombstone", {"unit": rows}))
+        if name is None:
+            self.sought(draw, other)
+            return
+        self.try_(Step("runtime.confirm_deletion", {"unit": rows, "durable": True}))
+        self.try_(Step("runtime.collect", {"unit": rows}))
+
+    def try_publish(self, *rows: Request) -> None:
+        """An entry of each of these rows."""
         self.serial += 1
         bound = f"g{self.serial}"
-        self.try_(Step("runtime.prepare_index", {"units": [rows]}, {bound: "/generation"}))
+        self.try_(Step("runtime.prepare_index", {"units": list(rows)}, {bound: "/generation"}))
         self.try_(Step("runtime.publish_index", {"generation": {"$bind": bound}}))
 
     def try_(self, step: Step) -> None:

@@ -1,4 +1,6 @@
-"""Documents of the contract runtime with one change at the edge of a rule: what a change of any field seldom hits."""
+"""Documents of the contract runtime with a change at the edge of a rule, or with several rules broken at once: what a
+change of any field seldom hits.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,12 @@ from typing import Any
 
 from .contract import Draw
 from .documents import Document
+from .runtime_breaks import OWNERS, REPORT_BREAKS, STEP_BREAKS, broken
 from .runtime_plans import FALLBACKS, KINDS, POLICIES, REPORT, STEP
 
 Change = Callable[[Draw, Document], None]
+BROKEN = 45
+"""Percent of documents in which rules are broken by their order and not at their edges."""
 LABELS = ("runtime_release", "tier", "direction", "exactness", "fallback_action", "stage", "request_id", "tenant")
 STAGES = ("lookup", "reservation", "backend_read", "staging_copy", "validation", "publication", "deletion")
 SAYS = ("promise", "behaviour", "decision", "latency", "throughput")
@@ -28,12 +33,15 @@ def edged(base: Document, changes: Sequence[Change], draw: Draw) -> Document:
 
 def edged_step(draw: Draw) -> Document:
     """A step."""
-    return {**edged(STEP.bases[0], STEP_CHANGES, draw), "policy": draw.pick(POLICIES)}
+    base = STEP.bases[0]
+    made = broken(base, STEP_BREAKS, draw) if draw.chance(BROKEN) else edged(base, STEP_CHANGES, draw)
+    return {**made, "policy": draw.pick(POLICIES)}
 
 
 def edged_report(draw: Draw) -> Document:
     """A report."""
-    return edged(REPORT.bases[0], REPORT_CHANGES, draw)
+    base = REPORT.bases[0]
+    return broken(base, REPORT_BREAKS, draw) if draw.chance(BROKEN) else edged(base, REPORT_CHANGES, draw)
 
 
 # --- steps ---
@@ -211,7 +219,7 @@ def _isolation(draw: Draw, made: Document) -> None:
 
 
 def _ownership(draw: Draw, made: Document) -> None:
-    made["ownership"][draw.pick(list(made["ownership"]))] = draw.pick(("scheduler", "worker", "storage"))
+    made["ownership"][draw.pick(list(made["ownership"]))] = draw.pick(OWNERS)
 
 
 REPORT_CHANGES: tuple[Change, ...] = (

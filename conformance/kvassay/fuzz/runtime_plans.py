@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 from .contract import Draw
@@ -30,6 +31,26 @@ DOCUMENTS = {"runtime.admit": STEP, "runtime.report": REPORT}
 """Op to the documents that it judges."""
 
 
+def exact(number: float) -> Fraction:
+    """The number as it is written in decimals."""
+    return Fraction(str(number))
+
+
+def took(one: Request, size: int, worker_numa: int, crossing_ms: float) -> Fraction | None:
+    """How long a path takes for some bytes, milliseconds; ``None`` where its rate was not measured."""
+    rate = next((row["bytes_per_ms"] for row in one["measured"] if row["threads"] == one["threads"]), None)
+    if rate is None:
+        return None
+    crossing = crossing_ms if worker_numa != one["numa"] else 0
+    return sum(map(exact, (one["queue_ms"], one["setup_ms"], crossing)), size / exact(rate))
+
+
+def around(draw: Draw, end: Fraction) -> float:
+    """A point in time, mostly the end itself, or a tenth to one of its sides."""
+    at = max(Fraction(0), end + Fraction(draw.pick((0, 0, 0, 1, -1)), 10))
+    return int(at) if at.denominator == 1 else float(at)
+
+
 def path(draw: Draw, name: str) -> Request:
     """A path that was measured with some numbers of threads, seldom without those that serve it or twice with some."""
     measured = draw.pick(((1, 2, 4), (1, 4), (2,), (4, 1, 2)) if draw.chance(90) else ((2, 2), (1, 4, 1), (4, 2, 1, 2)))
@@ -48,14 +69,18 @@ def path(draw: Draw, name: str) -> Request:
 
 def estimate(draw: Draw) -> Request:
     """A small transfer, whose deadline is often met or missed by nothing."""
-    return {
+    made: Request = {
         "path": path(draw, "p"),
         "bytes": draw.integer(0, 12),
         "worker_numa": draw.pick((0, 1, 3)),
         "crossing_ms": draw.pick((0, 0.5, 0.3)),
-        "now_ms": draw.pick((0, 10, 0.1)),
-        "deadline_ms": draw.pick((10, 11, 12.5, 10.5, 0.6, 0.9, 1.1, 10.3, 10.6, 1, 0)),
+        "now_ms": draw.pick((0, 10, 0.1, 0.7)),
+        "deadline_ms": draw.pick((10, 11, 12.5, 10.5, 1, 0)),
     }
+    total = took(made["path"], made["bytes"], made["worker_numa"], made["crossing_ms"])
+    if total is not None and draw.chance(60):
+        made["deadline_ms"] = around(draw, exact(made["now_ms"]) + total)
+    return made
 
 
 def batch(draw: Draw) -> Request:
@@ -78,12 +103,17 @@ def batch(draw: Draw) -> Request:
         if draw.chance(50):
             part = draw.pick(("fetch_bytes", "tier", "numa", "candidates", "slack_ms", "contract", "identity"))
             others = {"tier": "file", "numa": 1, "contract": "approximate", "identity": "n"}
-            row[part] = others.get(part, draw.pick((0, 1, 3, 4, 5, 8, 9, 16, 17, (1 << 49) + 1, 1 << 49)))
+            fractions = (0.5, 0.9, 4.4, 4.5, 3.9) if part == "slack_ms" else ()
+            row[part] = others.get(part, draw.pick((0, 1, 3, 4, 5, 8, 9, 16, 17, (1 << 49) + 1, 1 << 49, *fractions)))
         rows.append(row)
     return {
         "cap_bytes": draw.pick((8, 16, 15, 24, 40, 1 << 51)),
         "staging_bytes": draw.pick((0, 1, 3, 5, 100)),
-        "buckets": {"fetch_bytes": draw.pick((1, 4)), "candidates": draw.pick((1, 4)), "slack_ms": [1, 4, 5]},
+        "buckets": {
+            "fetch_bytes": draw.pick((1, 4)),
+            "candidates": draw.pick((1, 4)),
+            "slack_ms": draw.pick(([1, 4, 5], [0.5, 4.5])),
+        },
         "requests": rows,
     }
 
@@ -110,11 +140,15 @@ def step(draw: Draw) -> Document:
         for index, (name, size) in enumerate(zip(names, sizes, strict=True))
     ]
     arrivals = [1, 2, 9, 10, 11, 20]
+    made["now_ms"] = draw.pick((100, 100, 0.1, 0.7, 1.1))
     made["requests"] = []
     for index in range(draw.integer(0, 6)):
         which = draw.integer(0, 2)
         contract = "exact" if draw.chance(60) else "approximate"
         wanted = [one for one in FALLBACKS if draw.chance(50) and (one != "degrade" or contract == "approximate")]
+        worker, recompute = draw.integer(0, 1), draw.pick((0, 1, 2, 3, 0.1, 0.2, 0.7, 1.1))
+        total = took(made["paths"][0], sizes[which], worker, made["topology"]["crossing_ms"]) or Fraction(0)
+        lasts = draw.pick((total, exact(recompute), *map(exact, (0, 0.1, 0.7, 1, 1.1, 1.5, 2, 3, 3, 10, 900))))
         made["requests"].append(
             {
                 **asked,
@@ -122,13 +156,13 @@ def step(draw: Draw) -> Document:
                 "arrival": arrivals.pop(draw.integer(0, len(arrivals) - 1)),
                 "unit": names[which],
                 "identity": made["units"][which]["identity"],
-                "worker_numa": draw.integer(0, 1),
+                "worker_numa": worker,
                 "staging_bytes": sizes[which] + draw.pick((0, 0, 1)),
                 "contract": contract,
                 "envelope": "e" if contract == "approximate" else None,
                 "fallbacks": wanted[::-1] if draw.chance(50) else wanted,
-                "recompute_ms": draw.pick((0, 1, 2, 3, 0.1, 0.7, 1.1)),
-                "deadline_ms": draw.pick((100, 100.1, 100.7, 101.1, 100.3, 101, 101.5, 102, 103, 103, 110, 1000)),
+                "recompute_ms": recompute,
+                "deadline_ms": around(draw, exact(made["now_ms"]) + lasts),
             }
         )
     free = {"pinned_bytes": (4, 8, 12, 99), "staging_bytes": (4, 8, 12, 99), "link_bytes": (4, 8, 12, 99)}
