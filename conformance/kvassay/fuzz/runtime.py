@@ -6,6 +6,7 @@ reference does.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,12 +49,12 @@ class Begun:
 class RuntimeScene:
     """One opening."""
 
-    def __init__(self, description: EngineDescription, make: Make) -> None:
+    def __init__(self, description: EngineDescription, make: Make, replayed: Replayed) -> None:
         self.account = RuntimeMonitor(description)
         self.make = make
         self.ops = description.ops
         self.capabilities = {**defaults(), **description.capabilities}
-        self.replayed = Replayed(description)
+        self.replayed = replayed
         self.profiles = claimed(description)
         self.theme = ""
         """What the sequence is about, once it has begun."""
@@ -586,7 +587,8 @@ def claimed(description: EngineDescription) -> frozenset[str]:
     return frozenset(name for name, ops in own.items() if ops <= description.ops)
 
 
-def defaults() -> dict[str, Json]:
+@functools.cache
+def defaults() -> Mapping[str, Json]:
     """Capability of runtime to what an engine that declares nothing has."""
     return {name: one.default for name, one in capabilities(root()).items() if one.contract == "runtime"}
 
@@ -597,6 +599,10 @@ class RuntimeContract:
     name = "runtime"
     account = "kvassay.monitors.runtime"
     atomic = frozenset(DOCUMENTS)
+
+    def __init__(self) -> None:
+        self._beside: tuple[EngineDescription, Replayed] | None = None
+        """The last engine, and the reference that answers plans and documents; no opening is needed for those."""
 
     def unfit(self, description: EngineDescription) -> str | None:
         """It needs one of the profiles."""
@@ -612,7 +618,9 @@ class RuntimeContract:
 
     def scene(self, description: EngineDescription, make: Make) -> RuntimeScene:
         """A scene of nothing."""
-        return RuntimeScene(description, make)
+        if self._beside is None or self._beside[0] is not description:
+            self._beside = description, Replayed(description)
+        return RuntimeScene(description, make, self._beside[1])
 
     def reason(self, outcome: Outcome) -> str:
         """The rule that is broken; of plans and documents, what differs."""
