@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -11,10 +12,11 @@ from typing import Any
 
 import kvassay.faults
 import pytest
-from kvassay.adapters.base import EngineAdapter, EngineInfo, Rejected
+from kvassay.adapters import local
+from kvassay.adapters.base import EngineAdapter, EngineInfo, Pending, Rejected
 from kvassay.adapters.local import InProcess
 from kvassay.cli import status
-from kvassay.core.engine import NotSupported
+from kvassay.core.engine import Broken, NotSupported, Returned
 from kvassay.core.judge import judge
 from kvassay.core.model import Verdict
 from kvassay.corpus import CorpusError, load
@@ -501,6 +503,50 @@ def test_a_case_that_was_changed_by_hand_needs_its_digest(run: Run, tmp_path: Pa
     assert (code, "digest" in err) == (2, True)
 
 
+# --- answers by ticket --------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Time that passes where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize("polls", [1, 2, 40])
+def test_polls_begin_at_once_and_become_rare(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(local, "time", clock)
+    asked: list[str] = []
+
+    def poll(ticket: str) -> Any:
+        asked.append(ticket)
+        return Returned({}) if len(asked) == polls else Pending(f"t{len(asked)}")
+
+    assert local.poll_until(10.0, Pending("t0"), poll, "a.op", 10.0) == Returned({})
+    assert asked == [f"t{number}" for number in range(polls)]
+    assert clock.pauses[0] < 1e-4
+    assert all(later in (2 * sooner, 0.05) for sooner, later in itertools.pairwise(clock.pauses))
+    assert max(clock.pauses) <= 0.05
+
+
+def test_a_ticket_is_not_polled_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(local, "time", clock)
+    told = local.poll_until(1.0, Pending("t"), lambda ticket: Pending(ticket), "a.op", 1.0)
+    assert isinstance(told, Broken)
+    assert (told.kind, told.detail) == ("timeout", "a.op still pending after 1 s")
+    assert 0.9 < clock.now <= 1.0
+
+
 # --- faults by name, and the table --------------------------------------------------------------------------------
 
 
@@ -538,7 +584,7 @@ def test_the_committed_table_is_of_the_faults_that_there_are(path: Path) -> None
     table = json.loads(path.read_text(encoding="utf-8"))
     rows = {row["name"]: row for row in table["rows"]}
     known = [one.adapter.__name__ for one in engines(contract)]
-    assert list(rows) == [name for name in known if name in rows]
+    assert list(rows) == known
     assert {name for name, row in rows.items() if row["found"]} == {
         fault.__name__ for fault in faults(contract) if not getattr(fault, "fuzz_silent", "")
     }

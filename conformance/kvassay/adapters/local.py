@@ -16,6 +16,8 @@ from .errors import AdapterError
 from .values import DETAIL_CHARACTERS, RecipeCache, UnfitValue, expanded, normalised, shortened
 
 OWN_FOLDER = str(Path(__file__).parent)
+FIRST_PAUSE_S, LAST_PAUSE_S = 20e-6, 0.05
+"""Between two polls of a ticket."""
 IMPORTLIB = str(Path(importlib.__file__).parent)
 
 
@@ -107,13 +109,16 @@ class InProcess:
 def poll_until(
     deadline: float, reply: Reply | Pending, poll: Callable[[str], Reply | Pending], op: str, deadline_s: float
 ) -> Reply:
-    """Poll a ticket until there is a reply or the (monotonic) deadline: after 1 ms, then doubling up to 50 ms."""
-    pause = 0.001
+    """Poll a ticket until there is a reply or the (monotonic) deadline, after pauses that double.
+
+    An engine that is about to answer is not waited for; one that takes long is asked 20 times a second.
+    """
+    pause = FIRST_PAUSE_S
     while isinstance(reply, Pending):
         if time.monotonic() + pause > deadline:
             return Broken("timeout", f"{op} still pending after {deadline_s:g} s")
         time.sleep(pause)
-        pause = min(2 * pause, 0.05)
+        pause = min(2 * pause, LAST_PAUSE_S)
         reply = poll(reply.ticket)
     return reply
 
