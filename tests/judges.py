@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kvassay.adapters.base import Rejected
@@ -25,12 +26,17 @@ def engine(kind: type[Reference] = Reference) -> Reference:
     return made
 
 
-def asked(judge: Any, op: str, request: Json) -> Any:
-    """The result of an op, or the reason of the refusal."""
+def outcome(action: Callable[..., Any], *arguments: Any) -> Any:
+    """What an action returns, or the reason of the refusal."""
     try:
-        return getattr(judge, op.replace(".", "_", 1))(request)
+        return action(*arguments)
     except (Rejected, REJECTION) as refusal:
         return refusal.reason
+
+
+def asked(judge: Any, op: str, request: Json) -> Any:
+    """The result of an op, or the reason of the refusal."""
+    return outcome(getattr(judge, op.replace(".", "_", 1)), request)
 
 
 def agree(judge: Any, op: str, request: Json, got: Any, want: Any) -> None:

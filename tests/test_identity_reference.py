@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import engine, outcome
 from kvassay.core import tensors
 from kvassay.corpus.data import fixture_module
 from kvassay.corpus.schemas import problem
@@ -20,7 +20,6 @@ from kvassay_reference import canonical, reuse
 from kvassay_reference.manifest import Manifest, NotAManifest, read, write
 
 oracle = fixture_module("identity.oracle")
-rejection = fixture_module("_oracle").Rejection
 
 digests = st.sampled_from(["0" * 64, "5" * 64, "f" * 64])
 texts = st.text(max_size=4)
@@ -100,25 +99,11 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return oracle.reseal(document, "")[0] if draw(st.integers(0, 9)) else document
 
 
-def asked(action: Any, *arguments: Any) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return action(*arguments)
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
-
-
-def engine() -> Reference:
-    made = Reference()
-    made.open()
-    return made
-
-
 @settings(max_examples=300, deadline=None)
 @given(documents())
 def test_both_name_the_same_reason(document: dict[str, Any]) -> None:
     request = {"document": document}
-    assert asked(oracle.Oracle().identity_admit, request) == asked(engine().identity_admit, request)
+    assert outcome(oracle.Oracle().identity_admit, request) == outcome(engine().identity_admit, request)
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import engine, outcome
 from kvassay.corpus.data import fixture_module, read_json, root
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.corpus.schemas import problem
@@ -19,22 +19,7 @@ from kvassay_reference.pause_document import PauseDocument
 
 oracle = fixture_module("lifecycle.oracle")
 book = fixture_module("lifecycle.book")
-rejection = fixture_module("_oracle").Rejection
 ACTIONS = ("turn", "preserve", "swap", "discard")
-
-
-def engine() -> Reference:
-    made = Reference()
-    made.open()
-    return made
-
-
-def asked(action: Any, *arguments: Any) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return action(*arguments)
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
 
 
 # --- plans -------------------------------------------------------------------------------------------------------
@@ -140,8 +125,8 @@ PLANS = {
 def test_both_plan_the_same(op: str, data: st.DataObject) -> None:
     request = data.draw(PLANS[op])
     assert problem(request, f"urn:kvassay:op:lifecycle.{op}#/$defs/request") is None
-    wanted = asked(getattr(oracle.Oracle(), f"lifecycle_{op}"), request)
-    assert asked(getattr(engine(), f"lifecycle_{op}"), request) == wanted
+    wanted = outcome(getattr(oracle.Oracle(), f"lifecycle_{op}"), request)
+    assert outcome(getattr(engine(), f"lifecycle_{op}"), request) == wanted
 
 
 # --- documents ----------------------------------------------------------------------------------------------------
@@ -188,8 +173,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=300, deadline=None)
 @given(documents())
 def test_both_name_the_same_reason(document: dict[str, Any]) -> None:
-    wanted = asked(oracle.Oracle().lifecycle_admit, {"document": document})
-    got = asked(engine().lifecycle_admit, {"document": document})
+    wanted = outcome(oracle.Oracle().lifecycle_admit, {"document": document})
+    got = outcome(engine().lifecycle_admit, {"document": document})
     assert got == wanted or problem(document, "urn:kvassay:lifecycle/pause") is not None
 
 
@@ -271,8 +256,8 @@ def start() -> tuple[Any, Reference]:
 def both(judge: Any, reference: Reference, op: str, request: dict[str, Any]) -> Any:
     """The answer, which is the same, and meets the schema."""
     assert problem(request, f"urn:kvassay:op:lifecycle.{op}#/$defs/request") is None
-    wanted = asked(getattr(judge, f"lifecycle_{op}"), request)
-    assert asked(getattr(reference, f"lifecycle_{op}"), request) == wanted
+    wanted = outcome(getattr(judge, f"lifecycle_{op}"), request)
+    assert outcome(getattr(reference, f"lifecycle_{op}"), request) == wanted
     if isinstance(wanted, dict):
         assert problem(wanted, f"urn:kvassay:op:lifecycle.{op}#/$defs/response") is None
     now = judge.lifecycle_inspect({"session": "s"})

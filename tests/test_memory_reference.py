@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import engine, outcome
 from kvassay.core import tensors
 from kvassay.core.compare import close, numbers
 from kvassay.corpus.data import fixture_module
@@ -26,7 +26,6 @@ from kvassay_reference.memory import clusters, events, losses, units
 
 oracle = fixture_module("memory.oracle")
 shared = fixture_module("_oracle")
-rejection = shared.Rejection
 ROOT = Path(__file__).resolve().parents[1]
 Json = dict[str, Any]
 
@@ -51,20 +50,6 @@ def hashed(seed: int, *shape: int) -> Json:
 def head_maps(draw: st.DrawFn) -> tuple[int, list[int]]:
     kv_heads = draw(st.integers(1, 3))
     return kv_heads, draw(st.lists(st.integers(0, kv_heads - 1), min_size=1, max_size=4))
-
-
-def asked(action: Any, request: Json) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return action(request)
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
-
-
-def engine(kind: type[Reference] = Reference) -> Reference:
-    made = kind()
-    made.open()
-    return made
 
 
 def method(op: str) -> str:
@@ -111,8 +96,8 @@ def _floats(value: Any) -> bool:
 def both(op: str, request: Json, kind: type[Reference] = Reference) -> Any:
     assert problem(request, f"urn:kvassay:op:{op}#/$defs/request") is None
     judge = oracle.Oracle()
-    want = asked(getattr(judge, method(op)), request)
-    got = asked(getattr(engine(kind), method(op)), tensors.read(request))
+    want = outcome(getattr(judge, method(op)), request)
+    got = outcome(getattr(engine(kind), method(op)), tensors.read(request))
     agree(op, request, got, want, judge)
     return want
 
@@ -397,8 +382,8 @@ def test_both_live_alike(data: st.DataObject) -> None:
     parts = ["centroids", "sizes", "prefix_sums", "members", "authority", "map"]
 
     def call(op: str, request: Json) -> None:
-        want = asked(getattr(judge, method(op)), request)
-        got = asked(getattr(subject, method(op)), tensors.read(request))
+        want = outcome(getattr(judge, method(op)), request)
+        got = outcome(getattr(subject, method(op)), tensors.read(request))
         agree(op, request, got, want, judge)
 
     rows = data.draw(st.integers(4, 9))
@@ -483,8 +468,8 @@ def test_both_name_the_same_reason_for_a_document(data: st.DataObject) -> None:
         node[key] = data.draw(beside(node[key]))
     oracle.reseal(document, "")
     if problem(document, f"urn:kvassay:memory/{'pool' if name.startswith('pool') else 'rows'}") is None:
-        want = asked(getattr(oracle.Oracle(), method(op)), {"document": document})
-        assert asked(getattr(engine(), method(op)), {"document": copy.deepcopy(document)}) == want
+        want = outcome(getattr(oracle.Oracle(), method(op)), {"document": document})
+        assert outcome(getattr(engine(), method(op)), {"document": copy.deepcopy(document)}) == want
 
 
 def beside(value: Any) -> st.SearchStrategy[Any]:

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import engine, outcome
 from kvassay.core.compare import close, numbers
 from kvassay.corpus.data import fixture_module
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.corpus.schemas import problem
-from kvassay.engines.reference import Reference
 
 oracle = fixture_module("offload.oracle")
-rejection = fixture_module("_oracle").Rejection
 Json = dict[str, Any]
 
 POSITIONS = 40
@@ -71,20 +69,6 @@ def plans(draw: st.DrawFn) -> Json:
     return dict(plan)
 
 
-def asked(action: Any, request: Json) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return action(request)
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
-
-
-def engine() -> Reference:
-    made = Reference()
-    made.open()
-    return made
-
-
 def agree(op: str, request: Json, got: Any, want: Any) -> None:
     """Refusals for one reason; results with equal integers and text, and floats within the oracle's bound."""
     if isinstance(want, str) or isinstance(got, str):
@@ -114,8 +98,8 @@ def agree(op: str, request: Json, got: Any, want: Any) -> None:
 def both(op: str, request: Json) -> None:
     method = op.replace(".", "_")
     assert problem(request, f"urn:kvassay:op:{op}#/$defs/request") is None
-    want = asked(getattr(oracle.Oracle(), method), request)
-    agree(op, request, asked(getattr(engine(), method), request), want)
+    want = outcome(getattr(oracle.Oracle(), method), request)
+    agree(op, request, outcome(getattr(engine(), method), request), want)
 
 
 @settings(max_examples=50, deadline=None)
@@ -134,7 +118,7 @@ def test_both_schedule_and_run_alike(plan: Json) -> None:
 @settings(max_examples=80, deadline=None)
 @given(plans(), st.data())
 def test_both_name_the_same_reason_for_a_report(plan: Json, data: st.DataObject) -> None:
-    if isinstance(asked(oracle.Oracle().offload_schedule, {"plan": plan}), str):
+    if isinstance(outcome(oracle.Oracle().offload_schedule, {"plan": plan}), str):
         plan = oracle.base_plan()
     document = oracle.report(plan, requests=2)
     for _ in range(data.draw(st.integers(0, 2))):

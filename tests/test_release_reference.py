@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kvassay.adapters.base import Rejected
+from judges import engine, outcome
 from kvassay.cli import status
 from kvassay.corpus.data import fixture_module, read_json, root
 from kvassay.corpus.reconcile import reconciliation
 from kvassay.corpus.rules import findings
 from kvassay.corpus.schemas import problem
-from kvassay.engines.reference import Reference, ReferenceStrict
+from kvassay.engines.reference import ReferenceStrict
 from kvassay_reference.manifest import read, write
 from kvassay_reference.release import registry, rollout, store
 from kvassay_reference.release.record import Record
@@ -26,29 +26,15 @@ ROOT = Path(__file__).resolve().parents[1]
 author = fixture_module("release.author")
 documents = fixture_module("release.documents")
 judge = fixture_module("release.oracle")
-rejection = fixture_module("_oracle").Rejection
 BASES = author.base_documents()
-
-
-def engine() -> Reference:
-    made = Reference()
-    made.open()
-    return made
-
-
-def asked(action: Any, request: Any) -> Any:
-    """The result, or the reason of the refusal."""
-    try:
-        return action(copy.deepcopy(request))
-    except (Rejected, rejection) as refusal:
-        return refusal.reason
 
 
 def both(op: str, request: Any, left: Any = None, right: Any = None) -> tuple[Any, Any]:
     """What oracle and reference answer to a request that meets its schema."""
     assert problem(request, f"urn:kvassay:op:release.{op}#/$defs/request") is None
     left, right = left or judge.Oracle(), right or engine()
-    return asked(getattr(left, f"release_{op}"), request), asked(getattr(right, f"release_{op}"), request)
+    asked = (outcome(getattr(one, f"release_{op}"), copy.deepcopy(request)) for one in (left, right))
+    return next(asked), next(asked)
 
 
 # --- registries ---------------------------------------------------------------------------------------------------

@@ -438,6 +438,19 @@ class TestSummary:
         assert "attention     2     4" in told
         assert "4 cases did not pass: 2 failed, 2 warnings in " in told
 
+    @pytest.mark.parametrize(
+        ("verdicts", "last"),
+        [
+            (("inconclusive",), "1 case inconclusive in 0.0 s"),
+            (("inconclusive", "fail", "error"), "3 cases did not pass: 2 failed, 1 inconclusive in 0.0 s"),
+            (("wrong-reason", "fail"), "2 cases failed in 0.0 s"),
+        ],
+    )
+    def test_a_case_that_shows_nothing_is_not_called_failed(self, verdicts: tuple[str, ...], last: str) -> None:
+        results = [{"verdict": verdict, "fails": True} for verdict in verdicts]
+        document = {"results": results, "findings": [], "exit_code": 1, "seconds": 0.0}
+        assert terminal.conclusion(document).plain == last
+
     def test_a_single_failure_needs_no_table(self) -> None:
         assert "requirement" not in self.told(miniature.Nan)
 

@@ -87,19 +87,20 @@ def summary(document: Document, console: Console) -> None:
 
 def conclusion(document: Document) -> Text:
     """The last line: what the exit status says. Failures and warnings are the cases that did not pass."""
-    failed = sum(result["fails"] for result in document["results"])
+    bad = Counter(result["verdict"] == "inconclusive" for result in document["results"] if result["fails"])
+    told = [f"{bad[silent]} {word}" for silent, word in ((False, "failed"), (True, "inconclusive")) if bad[silent]]
     warned = sum(result["verdict"] in WARNED and not result["fails"] for result in document["results"])
     stale = len(document["findings"])
     line = Text(no_wrap=True, overflow="ignore")
     if document["exit_code"] == 2:
         line.append("nothing was judged: no selected case applies to this engine", "bold red")
     elif document["exit_code"] == 1:
-        if failed and warned:
-            line.append(f"{failed + warned} cases did not pass: {failed} failed", "bold red")
-        elif failed:
-            line.append(_count(failed, "case", "failed"), "bold red")
+        if len(told) + bool(warned) > 1:
+            line.append(f"{bad.total() + warned} cases did not pass: {', '.join(told)}", "bold red")
+        elif told:
+            line.append(_count(bad.total(), "case", "inconclusive" if bad[True] else "failed"), "bold red")
         if stale:
-            line.append(f"{', ' if failed else ''}{_count(stale, 'finding', 'about the run')}", "bold red")
+            line.append(f"{', ' if told else ''}{_count(stale, 'finding', 'about the run')}", "bold red")
     else:
         line.append("all required cases pass", "bold green")
     if warned:
