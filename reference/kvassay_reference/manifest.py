@@ -39,6 +39,11 @@ class NotAManifest(ValueError):
     def __init__(self, pointer: str, problem: str) -> None:
         super().__init__(f"{pointer or '/'}: {problem}")
         self.pointer = pointer
+        self.problem = problem
+
+    def within(self, pointer: str) -> NotAManifest:
+        """The same, seen from the value that holds this one at ``pointer``."""
+        return NotAManifest(pointer + self.pointer, self.problem)
 
 
 @dataclass(frozen=True)
@@ -397,14 +402,17 @@ class Manifest:
 
 
 _T = TypeVar("_T")
-Reader = Callable[[Any, str], Any]
-"""A JSON value and its pointer to the value as Python holds it."""
+Reader = Callable[[Any], Any]
+"""A JSON value to the value as Python holds it."""
 
 
 def read(kind: type[_T], value: Any, pointer: str = "") -> _T:
     """A dataclass from JSON: no unknown member, none missing, every value of its type. Raises :class:`NotAManifest`."""
     hint: Any = kind
-    instance: _T = _reader(hint)(value, pointer)
+    try:
+        instance: _T = _reader(hint)(value)
+    except NotAManifest as problem:
+        raise problem.within(pointer) from None
     return instance
 
 
@@ -429,7 +437,7 @@ def _reader(hint: Any) -> Reader:
         return _limited_reader(_reader(arguments[0]), arguments[1:])
     if origin in (Union, types.UnionType):
         inner = _reader(arguments[0])
-        return lambda value, pointer: None if value is None else inner(value, pointer)
+        return lambda value: None if value is None else inner(value)
     if origin is Literal:
         return _choice_reader(arguments)
     if origin is tuple:
@@ -441,12 +449,18 @@ def _object_reader(kind: type) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
     readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind)}
 
-    def reader(value: Any, pointer: str) -> Any:
+    def reader(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise NotAManifest(pointer, "not an object")
+            raise NotAManifest("", "not an object")
         for name in value.keys() ^ readers.keys():
-            raise NotAManifest(pointer, f"unknown member {name}" if name in value else f"lacks {name}")
-        return kind(**{name: each(value[name], f"{pointer}/{name}") for name, each in readers.items()})
+            raise NotAManifest("", f"unknown member {name}" if name in value else f"lacks {name}")
+        members = {}
+        for name, each in readers.items():
+            try:
+                members[name] = each(value[name])
+            except NotAManifest as problem:
+                raise problem.within(f"/{name}") from None
+        return kind(**members)
 
     return reader
 
@@ -454,34 +468,40 @@ def _object_reader(kind: type) -> Reader:
 def _limited_reader(inner: Reader, limits: tuple[Any, ...]) -> Reader:
     """A text that meets a pattern, or a number or length from ``limits[0]`` to ``limits[1]``."""
 
-    def reader(value: Any, pointer: str) -> Any:
-        inside = inner(value, pointer)
+    def reader(value: Any) -> Any:
+        inside = inner(value)
         if isinstance(inside, str):
             legal = limits[0].fullmatch(inside) is not None
         else:
             size = len(inside) if isinstance(inside, tuple) else inside
             legal = limits[0] <= size <= (limits[1] if len(limits) > 1 else MAX_INTEGER)
         if not legal:
-            raise NotAManifest(pointer, "out of its range")
+            raise NotAManifest("", "out of its range")
         return inside
 
     return reader
 
 
 def _choice_reader(choices: tuple[Any, ...]) -> Reader:
-    def reader(value: Any, pointer: str) -> Any:
+    def reader(value: Any) -> Any:
         if not isinstance(value, str) or value not in choices:
-            raise NotAManifest(pointer, f"not one of {', '.join(choices)}")
+            raise NotAManifest("", f"not one of {', '.join(choices)}")
         return value
 
     return reader
 
 
 def _list_reader(each: Reader) -> Reader:
-    def reader(value: Any, pointer: str) -> Any:
+    def reader(value: Any) -> Any:
         if not isinstance(value, list):
-            raise NotAManifest(pointer, "not a list")
-        return tuple(each(item, f"{pointer}/{i}") for i, item in enumerate(value))
+            raise NotAManifest("", "not a list")
+        items = []
+        for index, item in enumerate(value):
+            try:
+                items.append(each(item))
+            except NotAManifest as problem:
+                raise problem.within(f"/{index}") from None
+        return tuple(items)
 
     return reader
 
@@ -489,9 +509,9 @@ def _list_reader(each: Reader) -> Reader:
 def _plain_reader(hint: type) -> Reader:
     wanted = (int, float) if hint is float else hint
 
-    def reader(value: Any, pointer: str) -> Any:
+    def reader(value: Any) -> Any:
         if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
-            raise NotAManifest(pointer, f"not {hint.__name__}")
+            raise NotAManifest("", f"not {hint.__name__}")
         return value
 
     return reader

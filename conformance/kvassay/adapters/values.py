@@ -57,12 +57,12 @@ def expanded(value: Json, recipes: RecipeCache) -> Json:
         return value
     if kind is dict:
         return {key: item if type(item) in SCALARS else expanded(item, recipes) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [item if type(item) in SCALARS else expanded(item, recipes) for item in value]
     if isinstance(value, Recipe):
         return recipes.expand(value)
     if isinstance(value, Mapping):
         return {key: expanded(item, recipes) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [expanded(item, recipes) for item in value]
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False

@@ -28,6 +28,8 @@ from .seeded import Seeded, engines, faults, modules, workers
 
 LARGE = 1 << 23
 """Elements of a tensor from which on a case is not run for each fault."""
+MANY = 500
+"""Steps from which on it is not."""
 KILLS = (Verdict.FAIL, Verdict.WRONG_REASON)
 BLAME = (*KILLS, Verdict.ERROR, Verdict.INCONCLUSIVE)
 
@@ -164,7 +166,7 @@ def run_selftest(
 
 def small(case: Case) -> bool:
     """Whether a case is cheap; one that is not runs on correct engines, and on the faults that name it."""
-    return all(largest(step.request) < LARGE for step in case.steps)
+    return len(case.steps) < MANY and all(largest(step.request) < LARGE for step in case.steps)
 
 
 # --- what is to be run -------------------------------------------------------------------------------------------
