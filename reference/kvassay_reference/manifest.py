@@ -452,14 +452,15 @@ def _object_reader(kind: type) -> Reader:
     def reader(value: Any) -> Any:
         if not isinstance(value, dict):
             raise NotAManifest("", "not an object")
-        for name in value.keys() ^ readers.keys():
+        if value.keys() != readers.keys():
+            name = next(iter(value.keys() ^ readers.keys()))
             raise NotAManifest("", f"unknown member {name}" if name in value else f"lacks {name}")
         members = {}
-        for name, each in readers.items():
-            try:
+        try:
+            for name, each in readers.items():
                 members[name] = each(value[name])
-            except NotAManifest as problem:
-                raise problem.within(f"/{name}") from None
+        except NotAManifest as problem:
+            raise problem.within(f"/{name}") from None
         return kind(**members)
 
     return reader
@@ -467,17 +468,26 @@ def _object_reader(kind: type) -> Reader:
 
 def _limited_reader(inner: Reader, limits: tuple[Any, ...]) -> Reader:
     """A text that meets a pattern, or a number or length from ``limits[0]`` to ``limits[1]``."""
+    if isinstance(limits[0], re.Pattern):
+        return _text_reader(limits[0])
+    least, most = limits if len(limits) > 1 else (limits[0], MAX_INTEGER)
 
     def reader(value: Any) -> Any:
         inside = inner(value)
-        if isinstance(inside, str):
-            legal = limits[0].fullmatch(inside) is not None
-        else:
-            size = len(inside) if isinstance(inside, tuple) else inside
-            legal = limits[0] <= size <= (limits[1] if len(limits) > 1 else MAX_INTEGER)
-        if not legal:
+        if not least <= (len(inside) if isinstance(inside, tuple) else inside) <= most:
             raise NotAManifest("", "out of its range")
         return inside
+
+    return reader
+
+
+def _text_reader(pattern: re.Pattern[str]) -> Reader:
+    def reader(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise NotAManifest("", "not str")
+        if pattern.fullmatch(value) is None:
+            raise NotAManifest("", "out of its range")
+        return value
 
     return reader
 
@@ -495,12 +505,12 @@ def _list_reader(each: Reader) -> Reader:
     def reader(value: Any) -> Any:
         if not isinstance(value, list):
             raise NotAManifest("", "not a list")
-        items = []
-        for index, item in enumerate(value):
-            try:
+        items: list[Any] = []
+        try:
+            for item in value:
                 items.append(each(item))
-            except NotAManifest as problem:
-                raise problem.within(f"/{index}") from None
+        except NotAManifest as problem:
+            raise problem.within(f"/{len(items)}") from None
         return tuple(items)
 
     return reader

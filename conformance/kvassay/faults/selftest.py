@@ -26,7 +26,7 @@ from ..runner import Session, run
 from .reach import Open, Reach, replaced, trace
 from .seeded import Seeded, engines, faults, modules, workers
 
-LARGE = 1 << 23
+LARGE = 1 << 22
 """Elements of a tensor from which on a case is not run for each fault."""
 MANY = 500
 """Steps from which on it is not."""
