@@ -80,6 +80,11 @@ class TestRun:
         assert (status, err) == (code, "")
         assert out.splitlines()[-1].startswith(last)
 
+    def test_engines_side_by_side_say_what_one_says(self, kvassay: Command) -> None:
+        one, two = (kvassay("run", "--adapter", "miniature:Drift", "--jobs", jobs) for jobs in ("1", "2"))
+        assert one[0] == two[0] == 1
+        assert one[1].rpartition(" in ")[0] == two[1].rpartition(" in ")[0]
+
     def test_a_failing_case_tells_everything(self, kvassay: Command) -> None:
         _, out, _ = run_it(kvassay, "Drift", "--case", "attention/merge/empty-and-full")
         assert "worst 1e+03 times it" in out
@@ -261,6 +266,17 @@ class TestErrors:
                 "/proc/no/file.html",
             ),
             (["run", "--adapter", "miniature:Good", "--timeout-scale", "-1"], 2, "-1"),
+            (["run", "--adapter", "miniature:Good", "--jobs", "0"], 2, "--jobs"),
+            (
+                ["run", "--adapter", "miniature:Good", "--jobs", "2", "--in-process"],
+                2,
+                "--in-process is for one engine",
+            ),
+            (
+                ["run", "--adapter", "miniature:Good", "--jobs", "2", "--trace", "t.jsonl"],
+                2,
+                "--trace is for one engine",
+            ),
             (["list", "--kind", "novel"], 2, "novel"),
             (["list", "-k", "zzz"], 2, "no case"),
             (["explain", "ATT-9001"], 2, "did you mean 'ATT-901'"),

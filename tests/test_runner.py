@@ -1,6 +1,7 @@
 """Runs and reports: late answers, stopping early, and what makes a run fail."""
 
 import dataclasses
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from kvassay.core.engine import Broken, Late, NotSupported, Reply
 from kvassay.core.model import EngineDescription, Finding, Level, Result, Status, Verdict
 from kvassay.core.report import Report
 from kvassay.corpus import load
-from kvassay.runner import Session, run
+from kvassay.runner import BLOCK, Session, run, run_side_by_side
 
 CASES = [case for case in load().cases if len(case.steps) == 1][:3]
 
@@ -126,3 +127,51 @@ def test_the_text_of_a_report_names_the_failures() -> None:
     assert "1 pass, 1 fail" in text
     assert f"{CASES[0].id}: fail: message" in text
     assert "a waiver matched nothing" in text
+
+
+class TestSideBySide:
+    """Several engines of one kind share the cases; what comes of it is what one engine gives."""
+
+    MANY = [case for case in load().cases if len(case.steps) == 1 and case.ops <= Silent().description.ops][: 3 * BLOCK]
+
+    class Slow(Silent):
+        """The first call takes long, so that the other engine gets cases, too, and is done before it."""
+
+        def call(self, op: str, request: Any, deadline_s: float) -> Reply:
+            if not op.startswith("smoke.") and not self.calls:
+                time.sleep(0.3)
+            return super().call(op, request, deadline_s)
+
+    def test_the_report_is_that_of_one_engine_and_told_in_order(self) -> None:
+        seen: list[str] = []
+        engines = [self.Slow(), Silent()]
+        sessions = [Session(engine, load()) for engine in engines]
+        report = run_side_by_side(sessions, self.MANY, on_result=lambda result: seen.append(result.case.id))
+        alone = run(Session(Silent(), load()), self.MANY)
+        assert len(self.MANY) > BLOCK
+        assert all(engine.calls for engine in engines)
+        assert [result.case.id for result in report.results] == seen == [case.id for case in self.MANY]
+        assert [result.verdict for result in report.results] == [result.verdict for result in alone.results]
+
+    def test_late_answers_of_every_engine_are_findings(self) -> None:
+        late = [self.Slow({3: 2}), self.Slow({3: 2})]
+        report = run_side_by_side([Session(engine, load()) for engine in late], self.MANY[: 2 * BLOCK])
+        assert len(report.findings) == 2
+
+    def test_fail_fast_begins_no_case_after_a_failure(self) -> None:
+        sessions = [Session(Silent(), load()) for _ in range(2)]
+        seen: list[str] = []
+        told = run_side_by_side(sessions, self.MANY, on_result=lambda one: seen.append(one.case.id), fail_fast=True)
+        assert 1 <= len(told.results) <= 4
+        assert [result.case.id for result in told.results] == seen
+        assert not told.ok
+
+    def test_what_goes_wrong_in_one_engine_ends_the_run(self) -> None:
+        class Bad(Silent):
+            def call(self, op: str, request: Any, deadline_s: float) -> Reply:
+                if not op.startswith("smoke."):
+                    raise ZeroDivisionError
+                return super().call(op, request, deadline_s)
+
+        with pytest.raises(ZeroDivisionError):
+            run_side_by_side([Session(self.Slow(), load()), Session(Bad(), load())], self.MANY)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import datetime
 import functools
 import platform
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
@@ -24,6 +26,11 @@ from .core.report import Report, declined, fails
 from .corpus import Corpus
 from .monitors import watch
 from .waivers import Waiver, problems, waive
+
+BLOCK = 24
+"""Most cases that an engine takes at a time beside others: neighbours have inputs in common, which a worker keeps."""
+SHARES = 4
+"""Times at least that each engine comes back for more, so that all end at about the same time."""
 
 
 class Session:
@@ -101,6 +108,14 @@ class Session:
         else:
             self.late.append(f"{name}: {problem}, after its verdict was final")
 
+    def take_over(self, others: Iterable[Session], cases: Iterable[Case]) -> None:
+        """Make what others found on their engines this session's own, in the order of these cases."""
+        for other in others:
+            self.results += other.results
+            self.late += other.late
+        place = {case.id: index for index, case in enumerate(cases)}
+        self.results.sort(key=lambda result: place[result.case.id])
+
     def findings(self) -> tuple[str, ...]:
         """What is wrong with the run itself, beyond single verdicts."""
         ran = {result.case.id for result in self.results if result.verdict is not Verdict.NOT_APPLICABLE}
@@ -156,6 +171,78 @@ def run(
                 break
         tell(session.finish())
     return session.report()
+
+
+def run_side_by_side(
+    sessions: Sequence[Session],
+    cases: Sequence[Case],
+    *,
+    on_start: Callable[[Case], None] = lambda case: None,
+    on_result: Callable[[Result], None] = lambda result: None,
+    fail_fast: bool = False,
+) -> Report:
+    """As :func:`run`, with several engines of one kind, each of which judges a part of the cases.
+
+    Verdicts, and ``on_result``, keep the order of the cases. With ``fail_fast`` no case begins after a failure; those
+    that are under way are judged.
+    """
+    first, *others = sessions
+    size = max(1, min(BLOCK, len(cases) // (SHARES * len(sessions))))
+    blocks = (cases[begin : begin + size] for begin in range(0, len(cases), size))
+    told = _InOrder(cases, on_result)
+    lock, stop = threading.Lock(), threading.Event()
+
+    def tell(settled: Sequence[Result]) -> None:
+        with lock:
+            told.add(settled)
+            if fail_fast and any(fails(result, strict=first.strict) for result in settled):
+                stop.set()
+
+    def work(session: Session) -> None:
+        while not stop.is_set():
+            with lock:
+                block = next(blocks, None)
+            if block is None:
+                break
+            for case in block:
+                if stop.is_set():
+                    break
+                with lock:
+                    on_start(case)
+                settled = session.judge(case)
+                tell((*settled, *session.finish()) if fail_fast else settled)
+        tell(session.finish())
+
+    with seldom_collected(), ThreadPoolExecutor(len(sessions)) as pool:
+        try:
+            for finished in as_completed([pool.submit(work, session) for session in sessions]):
+                finished.result()
+        finally:
+            stop.set()
+    told.rest()
+    first.take_over(others, cases)
+    return first.report()
+
+
+class _InOrder:
+    """Tells verdicts in the order of the cases, in whatever order they come."""
+
+    def __init__(self, cases: Sequence[Case], on_result: Callable[[Result], None]) -> None:
+        self._untold = [case.id for case in reversed(cases)]
+        self._on_result = on_result
+        self._done: dict[str, Result] = {}
+
+    def add(self, results: Iterable[Result]) -> None:
+        """Keep verdicts, and tell those that no case before them keeps back."""
+        self._done |= {result.case.id: result for result in results}
+        while self._untold and self._untold[-1] in self._done:
+            self._on_result(self._done[self._untold.pop()])
+
+    def rest(self) -> None:
+        """Tell what is left when no more come."""
+        for name in reversed(self._untold):
+            if name in self._done:
+                self._on_result(self._done[name])
 
 
 def environment(packages: Iterable[str] = ("numpy", "ml_dtypes")) -> dict[str, str]:

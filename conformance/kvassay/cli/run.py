@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..corpus import Corpus, load
 from ..corpus.files import with_cases
 from ..reports import document as documents
 from ..reports import html, json_report, junit, terminal
-from ..runner import Session, run
+from ..runner import Session, run, run_side_by_side
 from ..traces.record import Recording, recording
 from ..waivers import Waivers
 from ..waivers import load as load_waivers
@@ -43,6 +43,14 @@ RENDERERS = {"html": html.render, "json_report": json_report.render, "junit": ju
 )
 @click.option("--python", metavar="PATH", help="Interpreter of a Python adapter; it needs numpy and ml_dtypes only.")
 @click.option("--in-process", is_flag=True, help="Call a Python adapter in this process: fast, open to debuggers.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=1,
+    metavar="N",
+    help="Start the engine N times, side by side; each judges a part of the cases.",
+)
 @selectors
 @click.option(
     "--case-file",
@@ -72,19 +80,25 @@ def command(**options: Any) -> int:
       kvassay run --adapter reference
       kvassay run --adapter my_engine.kvassay:Adapter --profile merge --html report.html
       kvassay run --adapter cmd:"node engine.js" --contract attention -k empty
+      kvassay run --adapter my_engine.kvassay:Adapter -j 4
       kvassay run --adapter my_engine.kvassay:Adapter --waivers waivers.toml --junit junit.xml
       kvassay run --adapter my_engine.kvassay:Adapter --case-file fuzz/found.json
     """
+    alone = next((name for name in ("in_process", "trace") if options[name]), None)
+    if options["jobs"] > 1 and alone:
+        raise click.UsageError(f"--{alone.replace('_', '-')} is for one engine; leave out --jobs")
     corpus = with_cases(load(), options["case_file"]) if options["case_file"] else load()
     cases = select(corpus, options)
     waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
-    judged = session(options, corpus, waivers, strict=options["strict"])
-    watch = Watch(corpus, options, len(cases), judged.engine)
-    try:
+    with ExitStack() as engines:
+        sessions = []
+        for _ in range(options["jobs"]):
+            sessions.append(session(options, corpus, waivers, strict=options["strict"]))
+            engines.callback(sessions[-1].engine.close)
+        watch = Watch(corpus, options, len(cases), sessions[0].engine)
+        seen: dict[str, Any] = {"on_start": watch.start, "on_result": watch.result, "fail_fast": options["fail_fast"]}
         with watch.progress or nullcontext():
-            report = run(judged, cases, on_start=watch.start, on_result=watch.result, fail_fast=options["fail_fast"])
-    finally:
-        judged.engine.close()
+            report = run_side_by_side(sessions, cases, **seen) if sessions[1:] else run(sessions[0], cases, **seen)
     document = documents.report(report, corpus, watch.command, options["adapter"], selection(options))
     for name, render in RENDERERS.items():
         if options[name]:
