@@ -24,9 +24,7 @@ def lines() -> Iterator[Line]:
         for engine in engines:
             engine.close()
     assert report.ok, report
-    yield Line(
-        "whole corpus, two references", time.perf_counter() - started, "s", "budget of 20 s", 20.0, 1.0
-    )
+    yield Line("whole corpus, two references", time.perf_counter() - started, "s", "budget of 20 s", 20.0, 1.0)
     started = time.perf_counter()
     matrix = run_selftest()
     assert matrix.ok, matrix.to_json()
