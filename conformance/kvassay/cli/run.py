@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -91,10 +93,9 @@ def command(**options: Any) -> int:
     cases = select(corpus, options)
     waivers = load_waivers(options["waivers"]) if options["waivers"] else ()
     with ExitStack() as engines:
-        sessions = []
-        for _ in range(options["jobs"]):
-            sessions.append(session(options, corpus, waivers, strict=options["strict"]))
-            engines.callback(sessions[-1].engine.close)
+        sessions = started(options, corpus, waivers)
+        for one in sessions:
+            engines.callback(one.engine.close)
         watch = Watch(corpus, options, len(cases), sessions[0].engine)
         seen: dict[str, Any] = {"on_start": watch.start, "on_result": watch.result, "fail_fast": options["fail_fast"]}
         with watch.progress or nullcontext():
@@ -108,6 +109,21 @@ def command(**options: Any) -> int:
     else:
         terminal.summary(document, watch.console)
     return report.exit_code
+
+
+def started(options: dict[str, Any], corpus: Corpus, waivers: Waivers) -> list[Session]:
+    """As many engines as were asked for, started at the same time; raises the first :class:`AdapterError`."""
+    start = functools.partial(session, options, corpus, waivers, strict=options["strict"])
+    if options["jobs"] == 1:
+        return [start()]
+    with ThreadPoolExecutor(options["jobs"]) as pool:
+        begun = [pool.submit(start) for _ in range(options["jobs"])]
+    sessions = [one.result() for one in begun if one.exception() is None]
+    for problem in filter(None, (one.exception() for one in begun)):
+        for one in sessions:
+            one.engine.close()
+        raise problem
+    return sessions
 
 
 def session(options: dict[str, Any], corpus: Corpus, waivers: Waivers, *, strict: bool) -> Session:
