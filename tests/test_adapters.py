@@ -392,6 +392,7 @@ def test_the_skeleton_spells_out_what_a_method_gets(tmp_path):
     assert text.count("cache_salt: Salt that a request adds") == 1
     assert "record: Whose key. Its members: see identity_get." in text
     assert "window: Sliding window" in text
+    assert "One of: DEADLINE, CREDIT_PRESSURE." in text
     for name, capability in load().capabilities.items():
         default = json.dumps(capability.default) if isinstance(capability.default, str) else repr(capability.default)
         assert f'# "{name}": {default},' in text

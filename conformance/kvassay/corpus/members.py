@@ -12,6 +12,9 @@ Node = Mapping[str, Any]
 ARRAYS = ("tensor", "literal", "recipe")
 """Definitions that a method meets as arrays, so that their members are of no interest to it."""
 
+CHOICES = 12
+"""Words of an enumeration up to which they are told; longer ones are registries, with pages of their own."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -37,6 +40,7 @@ def _members(document: Node, node: Node, depth: int) -> Iterator[Member]:
         seen.add(name)
         described = member if "description" in member else _target(document, member)[1]
         description = described.get("description", "")
+        description += _choices(document, member, description)
         if name not in required and "optional" not in description:
             description = f"{description} (optional)"
         yield Member(name, description, tuple(_inner(document, member)) if depth else (), "items" in member)
@@ -46,6 +50,17 @@ def _members(document: Node, node: Node, depth: int) -> Iterator[Member]:
                 if member.name not in seen:
                     seen.add(member.name)
                     yield member
+
+
+def _choices(document: Node, node: Node, description: str) -> str:
+    """The words that a member, or each item of a list, may be, unless its description tells them already."""
+    document, node = _target(document, node)
+    if "items" in node:
+        document, node = _target(document, node["items"])
+    words = [word for word in node.get("enum", ()) if isinstance(word, str)]
+    if not 1 < len(words) <= CHOICES or all(word in description for word in words):
+        return ""
+    return f"{' ' if description else ''}One of: {', '.join(words)}."
 
 
 def _inner(document: Node, node: Node) -> Iterator[Member]:
