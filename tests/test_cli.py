@@ -366,6 +366,18 @@ class TestValidate:
         path.write_text("{}")
         assert "(schema engine)" in kvassay("validate", "--schema", "engine", path)[2]
         assert kvassay("validate", "--schema", "nonsense", path)[0] == 2
+        assert "no schema 'release/regstry'; did you mean 'release/registry'?" in kvassay(
+            "validate", "--schema", "release/regstry", path
+        )[2]  # fmt: skip
+
+    def test_a_huge_number_does_not_hide_what_is_wrong_with_it(self, kvassay: Command, tmp_path: Path) -> None:
+        document = json.loads((ROOT / "examples" / "registry.json").read_text(encoding="utf-8"))
+        document["sources"][0]["year"] = 10**400
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps(document))
+        code, _, err = kvassay("validate", path)
+        assert code == 2
+        assert "is greater than the maximum of" in err
 
     def test_the_shipped_registries_are_valid(self, kvassay: Command) -> None:
         names = ("reasons", "profiles", "capabilities")

@@ -37,6 +37,8 @@ from kvassay.engines.reference import Reference
         ("[NaN]", "NaN is not JSON"),
         ("[" * 100 + "]" * 100, "nested deeper"),
         ("[" * 200_000 + "]" * 200_000, "nested too deeply"),
+        (" \n", "the file is empty"),
+        ("9" * 5000, "an integer of more than 4300 digits"),
         ("\x00", "not JSON"),
     ],
 )
@@ -153,6 +155,8 @@ def test_a_figure_agrees_to_its_printed_digits(published: Any, derived: Any, agr
         ({"case": ["attention/merge/nothing-*"]}, "no case"),
         ({"contract": ["atention"]}, "did you mean 'attention'"),
         ({"profile": ["merg"]}, "did you mean 'merge'"),
+        ({"requirement": ["att-001"]}, "did you mean 'ATT-001'"),
+        ({"variant": ["quest/papr"]}, "did you mean 'quest/paper'"),
         ({"requirement": ["ATT-999"]}, "no requirement 'ATT-999'"),
         ({"kind": ["mutant"]}, "no kind"),
         ({"keyword": "zebra"}, "no case meets all"),

@@ -55,6 +55,8 @@ def read_json(path: Path) -> Any:
 
 def parse_json(text: str, name: str) -> Any:
     """JSON text as a value: no duplicate keys, no NaN literals, limited depth."""
+    if not text.strip():
+        raise CorpusError("not JSON: the file is empty", file=name)
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
@@ -64,6 +66,8 @@ def parse_json(text: str, name: str) -> Any:
     except RecursionError:
         raise CorpusError("nested too deeply", file=name) from None
     except ValueError as problem:
+        if "integer string conversion" in str(problem):
+            problem = ValueError(f"an integer of more than {sys.get_int_max_str_digits()} digits")
         raise CorpusError(f"not JSON: {problem}", file=name) from None
     if _depth(value) > MAX_DEPTH:
         raise CorpusError(f"nested deeper than {MAX_DEPTH}", file=name)

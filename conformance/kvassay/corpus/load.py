@@ -94,6 +94,7 @@ class Corpus:
             "requirement": set(self.requirements),
             "kind": {item.value for item in Kind},
             "level": {item.value for item in Level},
+            "variant": set(self.variants),
         }
         for name, (wanted, _) in filters.items():
             for value in sorted(wanted - known.get(name, wanted)):
@@ -116,8 +117,9 @@ class Corpus:
 
 
 def _nearest(value: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(value, list(names), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    by_case = {one.lower(): one for one in names}
+    close = difflib.get_close_matches(value.lower(), by_case, n=1, cutoff=0.5)
+    return f"; did you mean {by_case[close[0]]!r}?" if close else ""
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -53,7 +54,10 @@ def _slow(uri: str) -> Any:
 def known(uri: str) -> None:
     """Raise :class:`CorpusError` unless a schema of this URI, less its fragment, exists."""
     if uri.partition("#")[0] not in schemas():
-        raise CorpusError(f"no schema {uri}")
+        names = sorted(one.removeprefix(PREFIX) for one in schemas())
+        name = uri.partition("#")[0].removeprefix(PREFIX)
+        near = difflib.get_close_matches(name, names, n=1)
+        raise CorpusError(f"no schema {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def problem(value: Any, uri: str) -> tuple[str, str] | None:
@@ -99,7 +103,9 @@ def _pointer(path: Any) -> str:
 
 
 def _short(message: str, limit: int = 240) -> str:
-    return message if len(message) <= limit else f"{message[:limit]} ..."
+    """A message without the middle of a long value: what is wrong with it stands at the end."""
+    half = limit // 2
+    return message if len(message) <= limit else f"{message[:half]} ... {message[-half:]}"
 
 
 def outline(value: Any) -> Any:
