@@ -432,6 +432,24 @@ def test_the_example_records_what_the_cases_hold(tmp_path: Path) -> None:
     assert [line.rsplit(maxsplit=5)[0] for line in lines[1:]] == list(recorded)
 
 
+def test_the_example_judges_what_is_recorded(tmp_path: Path) -> None:
+    """One run or several by name, whoever selected; one that cannot be judged is told in a line."""
+    script = ROOT / "examples" / "judge-a-selector" / "judge.py"
+    runs = json.loads((ROOT / "fixtures" / "quality" / "recorded" / "runs.json").read_text(encoding="utf-8"))
+    twice = {**runs["search"], "selected": [[*one, one[0]] for one in runs["search"]["selected"]]}
+    for name, content in {"several": runs, "scores": a_run(), "twice": twice, "nothing": []}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def told(name: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, str(script), "--judge", str(tmp_path / f"{name}.json")]
+        return subprocess.run(line, capture_output=True, text=True, timeout=60)
+
+    assert [line.rsplit(maxsplit=5)[0] for line in told("several").stdout.splitlines()[1:]] == list(runs)
+    assert told("scores").stdout.splitlines()[1].startswith("scores ")
+    assert told("twice").stderr.startswith("error: quality.support: DUPLICATE_UNIT")
+    assert told("nothing").stderr.strip().endswith("neither a run nor runs by name")
+
+
 def test_the_example_says_in_one_line_what_is_wrong() -> None:
     script = ROOT / "examples" / "judge-a-selector" / "judge.py"
     done = subprocess.run(
@@ -453,7 +471,8 @@ def a_run(**changed: Any) -> Json:
     ("document", "reason", "text"),
     [
         (a_run(), "", ""),
-        (a_run(selected=[[9]]), "UNKNOWN_UNIT", ""),
+        (a_run(selected=[[9]]), "UNKNOWN_UNIT", "list 0 names 9: there are "),
+        (a_run(selected=[[1, 1]]), "DUPLICATE_UNIT", "list 0 of selected has 1 twice"),
         (a_run(v={"dtype": "float16", "shape": [8, 1, 2], "data": "!!!"}), "SHAPE_MISMATCH", "no base64"),
         (a_run(v={"dtype": "float16", "shape": [8, 1, 2], "data": "AAAA"}), "SHAPE_MISMATCH", "3 bytes where 32"),
         (a_run(v={"dtype": "float16", "shape": [8, 1, 2], "data": [1.0]}), "SHAPE_MISMATCH", "1 values"),
