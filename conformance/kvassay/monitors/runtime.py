@@ -274,9 +274,11 @@ class RuntimeMonitor:
             # An engine that is not exact may hold less for a request that went away than was reserved, but something.
             amount = left if self.exact else max(0, live[kind] - (gone and kind == "staging_bytes"))
             if told[kind] > amount:
-                return broken(Rule.CREDIT_MINTED, f"/free/{kind}", f"{told[kind]} of {amount} are called free")
+                held = "" if amount == live[kind] else ", for what a request left in flight is still held"
+                text = f"{told[kind]} are called free, and at most {amount} can be{held}"
+                return broken(Rule.CREDIT_MINTED, f"/free/{kind}", text)
             if told[kind] < amount and (self.exact or (self.idle and self.claims("returns"))):
-                return broken(Rule.CREDIT_LOST, f"/free/{kind}", f"only {told[kind]} of {amount} are called free")
+                return broken(Rule.CREDIT_LOST, f"/free/{kind}", f"only {told[kind]} are called free, and {amount} are")
         return PASS
 
     def _came_back(self, before: Amounts) -> None:
