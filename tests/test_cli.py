@@ -310,7 +310,9 @@ class TestValidate:
             ("a.json", b"", "not JSON"),
             ("a.json", b'"\\ud800"', "like no document"),
             ("a.toml", b"[[waiver]]\ncase = 'a'\n", "/waiver/0"),
+            ("a.json", b"\xef\xbb\xbf{}", "begins with a byte order mark; JSON has none"),
             ("a.toml", b"\x00", "not TOML"),
+            ("a.toml", b"\xef\xbb\xbfa = 1", "not TOML: begins with a byte order mark"),
         ],
     )
     def test_a_bad_document_is_one_line(
@@ -355,6 +357,34 @@ class TestValidate:
             code, _, err = kvassay("validate", "--schema", name, path)
             assert code == 2
             assert "no schema" not in err
+
+    @pytest.mark.parametrize(
+        ("told", "near"), [("kvassay-manifst-v1", "; did you mean 'kvassay-manifest-v1'?"), ("zzz", "")]
+    )
+    def test_an_unknown_format_names_those_that_are(
+        self, kvassay: Command, tmp_path: Path, told: str, near: str
+    ) -> None:
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps({"format": told, "cases": [], "digest": ""}))
+        code, _, err = kvassay("validate", path)
+        assert (code, err.count("\n")) == (2, 1)
+        assert err.startswith(f"kvassay: {path}: /format: no format '{told}'{near} (known: ")
+        assert " kvassay-fixture-v1, " in err
+        assert "(schema case)" in kvassay("validate", "--schema", "case", path)[2]
+
+    def test_standard_input_is_read(self, kvassay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        def given(content: bytes) -> tuple[int, str, str]:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+            return kvassay("validate", "-")
+
+        report = run_it(kvassay, "Good", "--json")[1].encode()
+        assert given(report) == (0, "-: a valid document (report)\n", "")
+        assert given(report[:-3])[2].startswith("kvassay: -: not JSON: ")
+        assert given(b"")[2] == "kvassay: -: not JSON: the file is empty\n"
+        waiver = {"case": "a/b/c", "category": "bug", "link": "https://example.org/1", "expires": "2099-01-01"}
+        waiver |= {"verdict": "fail", "reason": "It is being mended."}
+        told = given(json.dumps({"waiver": [waiver]}).encode())
+        assert told == (2, "", "kvassay: -: waivers are TOML, which is read from files alone\n")
 
     def test_a_request_is_checked_against_its_op(self, kvassay: Command, tmp_path: Path) -> None:
         path = tmp_path / "a.json"
@@ -538,6 +568,8 @@ class TestOracle:
         assert [line.split()[-1] for line in out.splitlines()] == ["derived", "ok", "ok", "DIFFERS"]
         assert kvassay("oracle", "identity", "--output", tmp_path / "t.txt")[:2] == (1, "")
         assert (tmp_path / "t.txt").read_text() == out
+        assert kvassay("oracle", "identity", "--output", tmp_path / "new" / "t.txt")[:2] == (1, "")
+        assert (tmp_path / "new" / "t.txt").read_text() == out, "as with every command, its folder is made"
         assert [row["ok"] for row in json.loads(kvassay("oracle", "identity", "--json")[1])] == [True, True, False]
 
     def test_several_contracts_or_all_are_told_apart(self, kvassay: Command, monkeypatch: pytest.MonkeyPatch) -> None:

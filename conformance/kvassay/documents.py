@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import datetime
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .corpus import CorpusError
-from .corpus.data import MAX_BYTES, read_json
+from .corpus.data import BYTE_ORDER_MARK, MAX_BYTES, read_json, read_stream
 from .corpus.schemas import schemas
 
 MAX_DEPTH = 64
+STDIN = "-"
+"""The name of standard input."""
 
 
 def read(path: Path) -> Any:
-    """A JSON document, or a TOML one where the name ends in ``.toml``; raises :class:`CorpusError`."""
+    """A JSON document, or a TOML one where the name ends in ``.toml``; ``-`` is JSON from standard input.
+
+    Raises :class:`CorpusError` for what is neither.
+    """
+    if str(path) == STDIN:
+        return read_stream(sys.stdin.buffer, STDIN)
     return read_toml(path) if path.suffix == ".toml" else read_json(path)
 
 
@@ -30,7 +38,10 @@ def read_toml(path: Path) -> Any:
     if len(raw) > MAX_BYTES:
         raise CorpusError(f"larger than {MAX_BYTES >> 20} MiB", file=str(path))
     try:
-        return _plain(tomllib.loads(raw.decode("utf-8")))
+        text = raw.decode("utf-8")
+        if text.startswith(BYTE_ORDER_MARK):
+            raise ValueError("begins with a byte order mark; save it without one")
+        return _plain(tomllib.loads(text))
     except UnicodeDecodeError:
         raise CorpusError("not UTF-8 text", file=str(path)) from None
     except RecursionError:
@@ -50,6 +61,17 @@ def recognise(document: Any) -> str | None:
     candidates = [(_likeness(document, node), uri) for uri, node in _objects()]
     score, best = max(candidates, default=(0.0, ""))
     return best if score > 0 else None
+
+
+def formats() -> list[str]:
+    """What the member ``format`` may say in the documents that have one."""
+    return sorted(filter(None, map(fixed_format, schemas().values())))
+
+
+def fixed_format(schema: Mapping[str, Any]) -> str | None:
+    """What a schema fixes the member ``format`` to; ``None`` where it has none."""
+    found: str | None = schema.get("properties", {}).get("format", {}).get("const")
+    return found
 
 
 def whole_documents() -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..corpus import CorpusError
 from ..corpus.rules import findings
-from ..corpus.schemas import known, problem
-from ..documents import read, recognise, whole_documents
+from ..corpus.schemas import known, problem, schemas
+from ..documents import STDIN, fixed_format, formats, read, recognise, whole_documents
 from ..reports.shorten import text
 from ..waivers import load as load_waivers
 from .console import out, say
@@ -26,6 +29,7 @@ def command(files: tuple[Path, ...], schema: str | None) -> int:
     """Check documents: manifests, case files, waivers, reports, registries.
 
     What a document is shows by its members. Each file gives one line: its kind, or the JSON pointer and the reason.
+    The name - stands for standard input, which is JSON.
     Registries of pipelines and records of rollouts are held to their contract's rules as well, a line for each fault.
     Exits with 2 when a file is not valid.
 
@@ -34,6 +38,7 @@ def command(files: tuple[Path, ...], schema: str | None) -> int:
       kvassay validate manifest.json
       kvassay validate waivers.toml report.json
       kvassay validate examples/registry.json
+      my_exporter | kvassay validate -
     """
     console = out()
     bad = 0
@@ -68,10 +73,23 @@ def named(schema: str) -> str:
     return {shown(uri): uri for uri in whole_documents()}.get(name, f"{PREFIX}{name}")
 
 
+def formatted(document: Any, uri: str | None, path: Path) -> None:
+    """Raise :class:`CorpusError` for a ``format`` that no document has, where a format tells what it is."""
+    told = document.get("format") if isinstance(document, Mapping) else None
+    if not isinstance(told, str) or told in formats() or (uri and not fixed_format(schemas().get(uri, {}))):
+        return
+    near = difflib.get_close_matches(told, formats(), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    reason = f"no format {text(repr(told), 60)}{hint} (known: {', '.join(formats())})"
+    raise CorpusError(reason, file=str(path), pointer="/format")
+
+
 def check(path: Path, schema: str | None = None) -> tuple[str, list[CorpusError]]:
     """Name of the schema that a document meets, and its faults beyond; raises :class:`CorpusError` when it does not."""
     document = read(path)
     uri = named(schema) if schema else recognise(document)
+    if not schema:
+        formatted(document, uri, path)
     if uri is None:
         raise CorpusError(
             f"like no document of the suite; --schema NAME says which it should be: {kinds()}", file=str(path)
@@ -81,6 +99,8 @@ def check(path: Path, schema: str | None = None) -> tuple[str, list[CorpusError]
     found = problem(document, uri)
     if found is not None:
         raise CorpusError(f"{found[1]} (schema {name})", file=str(path), pointer=found[0] or "/")
+    if uri == WAIVERS and str(path) == STDIN:
+        raise CorpusError("waivers are TOML, which is read from files alone", file=str(path))
     if uri == WAIVERS:
         load_waivers(path)
     faults = findings(document, uri)

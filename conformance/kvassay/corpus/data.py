@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 from .errors import CorpusError
 
@@ -20,6 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 FIXTURES_PACKAGE = "kvassay_fixtures"
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 64
+BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
 @functools.cache
@@ -42,12 +43,18 @@ def read_json(path: Path) -> Any:
     name = str(path)
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)  # not the size on disk: a device has none
-        if len(raw) > MAX_BYTES:
-            raise CorpusError(f"larger than {MAX_BYTES >> 20} MiB", file=name)
-        text = raw.decode("utf-8")
+            return read_stream(file, name)
     except OSError as problem:
         raise CorpusError(problem.strerror or str(problem), file=name) from None
+
+
+def read_stream(stream: BinaryIO, name: str) -> Any:
+    """A JSON document from a stream of bytes, as :func:`read_json` reads it from disk."""
+    raw = stream.read(MAX_BYTES + 1)  # not the size on disk: a device has none
+    if len(raw) > MAX_BYTES:
+        raise CorpusError(f"larger than {MAX_BYTES >> 20} MiB", file=name)
+    try:
+        text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise CorpusError("not UTF-8 text", file=name) from None
     return parse_json(text, name)
@@ -57,6 +64,8 @@ def parse_json(text: str, name: str) -> Any:
     """JSON text as a value: no duplicate keys, no NaN literals, limited depth."""
     if not text.strip():
         raise CorpusError("not JSON: the file is empty", file=name)
+    if text.startswith(BYTE_ORDER_MARK):
+        raise CorpusError("begins with a byte order mark; JSON has none", file=name)
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:

@@ -135,17 +135,18 @@ def _by_requirement(document: Document, console: Console) -> None:
         for name in result["requirements"]:
             counts.setdefault(name, Counter())[result["verdict"]] += 1
     seen = [verdict for verdict in VERDICTS if any(count[verdict] for count in counts.values())]
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("requirement")
-    for verdict in seen:
-        table.add_column(verdict, justify="right")
-    table.add_column("", no_wrap=True, overflow="ellipsis")
+    first = max(map(len, ("requirement", *counts)))
+    rows = [Text("  ".join((f"{'requirement':<{first}}", *seen)), "dim")]
     for name, count in sorted(counts.items()):
+        row = Text(f"{name:<{first}}")
+        for verdict in seen:
+            style = VERDICTS[verdict] if count[verdict] else "dim"
+            row.append(f"  {count[verdict] or '-':>{len(verdict)}}", style)
         title = document["requirements"].get(name, {"title": ""})["title"]
-        cells = (Text(str(count[v] or "-"), VERDICTS[v] if count[v] else "dim") for v in seen)
-        table.add_row(name, *cells, Text(text(title), "dim"))
+        rows.append(row.append(f"  {text(title)}", "dim") if title else row)
     console.print()
-    console.print(table)
+    for row in rows:
+        console.print(row, no_wrap=True, overflow="ellipsis")
     if any(len(result["requirements"]) > 1 for result in loud):
         console.print(Text("a case counts at each requirement that it tests", "dim"))
     console.print()
