@@ -25,8 +25,10 @@ from kvassay.cli import run as run_module
 from kvassay.cli import selftest as selftest_module
 from kvassay.core.expect import parse
 from kvassay.core.model import Step
-from kvassay.corpus.data import contracts
+from kvassay.corpus.data import contracts, root
+from kvassay.corpus.ops import ops
 from kvassay.corpus.reconcile import Figure
+from kvassay.corpus.registries import Capability, capabilities
 from kvassay.corpus.schemas import problem
 from kvassay.faults.selftest import Matrix, Row
 from rich.console import Console
@@ -465,6 +467,27 @@ class TestExplain:
         assert "mask.window" in json.loads(kvassay("explain", "attention.partial", "--json")[1])["request"]
         assert "states[].schema" in json.loads(kvassay("explain", "attention.merge", "--json")[1])["request"]
 
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [
+            ("control.hold", "none of the corpus: a control is there for cases of your own"),
+            ("identity.put", "none calls it"),
+            ("merge.rounds", "none asks for it: reports tell it\n"),
+            ("runtime.rounds", "none asks for it: reports tell it, and the monitor of runtime may judge calls by it"),
+        ],
+    )
+    def test_what_no_case_names_says_so(
+        self, kvassay: Command, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+    ) -> None:
+        made = {
+            f"{contract}.rounds": Capability(f"{contract}.rounds", "It rounds.", (True, False), False, contract)
+            for contract in ("merge", "runtime")
+        }
+        corpus = replace(miniature.corpus(miniature.CASES[:1]), capabilities=made)
+        monkeypatch.setattr(explain_module, "load", lambda: corpus)
+        assert f"no case      {why}" in kvassay("explain", name)[1]
+        assert "no case " not in kvassay("explain", "attention.merge")[1]
+
     def test_a_title_that_repeats_the_id_is_not_shown(self, kvassay: Command) -> None:
         assert "two empty" not in kvassay("explain", "attention/merge/two-empty")[1].partition("given")[0]
         assert "two empty" not in kvassay("list")[1]
@@ -596,6 +619,24 @@ class TestInitAdapter:
         assert all(Path(line.removeprefix("wrote ")).is_file() for line in out.splitlines())
         code, out, err = kvassay("init-adapter", tmp_path / "mine")
         assert (code, out, err.count("\n")) == (2, "", 1)
+
+    def test_a_skeleton_of_some_contracts_has_no_ops_of_others(self, kvassay: Command, tmp_path: Path) -> None:
+        assert kvassay("init-adapter", "--contract", "kvevents", "--contract", "memory", tmp_path / "few")[0] == 0
+        assert kvassay("init-adapter", tmp_path / "all")[0] == 0
+        few, whole = ((tmp_path / name / "adapter.py").read_text() for name in ("few", "all"))
+        for op in ops().values():
+            method = f"# def {op.method}(self, request):"
+            assert method in whole
+            assert (method in few) is (op.contract in ("kvevents", "memory", "control")), op
+        for one in capabilities(root()).values():
+            assert (f'# "{one.name}": ' in few) is (one.contract in ("kvevents", "memory", "common")), one
+
+    def test_an_unknown_contract_writes_nothing(self, kvassay: Command, tmp_path: Path) -> None:
+        code, out, err = kvassay("init-adapter", "--contract", "memroy", tmp_path / "mine")
+        assert (code, out, err) == (2, "", "kvassay: no contract 'memroy'; did you mean 'memory'?\n")
+        code, _, err = kvassay("init-adapter", "--contract", "memory", "--language", "javascript", tmp_path / "mine")
+        assert (code, "--contract" in err) == (2, True)
+        assert not (tmp_path / "mine").exists()
 
 
 class TestShell:

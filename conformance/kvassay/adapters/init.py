@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..corpus import data
+from ..corpus import CorpusError, data
 from ..corpus.members import Member, members
 from ..corpus.ops import Op, ops
 from ..corpus.registries import Capability, capabilities
@@ -23,11 +24,24 @@ MANY = 4
 """Members of a nested object beyond which they are written out once, and referred to afterwards."""
 
 
-def init_adapter(folder: Path, language: str = "python") -> list[Path]:
-    """Write the skeleton into a folder, which may exist; the paths written. Nothing is ever overwritten."""
+SHARED = ("control", "common")
+"""Folders of schemas that belong to every contract."""
+
+
+def init_adapter(folder: Path, language: str = "python", contracts: Collection[str] = ()) -> list[Path]:
+    """Write the skeleton into a folder, which may exist; the paths written. Nothing is ever overwritten.
+
+    With ``contracts`` the skeleton of a Python adapter has the ops and capabilities of these alone; raises
+    :class:`CorpusError` for one that there is not.
+    """
+    for name in contracts:
+        if name not in data.contracts():
+            near = difflib.get_close_matches(name.lower(), data.contracts(), n=1)
+            raise CorpusError(f"no contract {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    chosen = (*(contracts or data.contracts()), *SHARED)
     if language == "python":
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(SKELETON.iterdir()) if path.is_file()}
-        texts = {name.removesuffix(".txt"): _filled(text) for name, text in texts.items()}
+        texts = {name.removesuffix(".txt"): _filled(text, chosen) for name, text in texts.items()}
     else:
         source = data.root() / "examples" / f"{language}-engine"
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()}
@@ -40,16 +54,17 @@ def init_adapter(folder: Path, language: str = "python") -> list[Path]:
     return [folder / name for name in texts]
 
 
-def _filled(text: str) -> str:
-    return text.replace(CAPABILITIES_MARK, _capabilities()).replace(OPS_MARK, _methods())
+def _filled(text: str, chosen: Collection[str]) -> str:
+    return text.replace(CAPABILITIES_MARK, _capabilities(chosen)).replace(OPS_MARK, _methods(chosen))
 
 
-def _capabilities() -> str:
-    """Every capability with its default, in comments; a family of many is introduced once."""
+def _capabilities(chosen: Collection[str]) -> str:
+    """Every capability of these contracts with its default, in comments; a family of many is introduced once."""
     lines: list[str] = []
     families: dict[str, list[Capability]] = {}
     for one in capabilities(data.root()).values():
-        families.setdefault(one.name.rpartition(".")[0], []).append(one)
+        if one.contract in chosen:
+            families.setdefault(one.name.rpartition(".")[0], []).append(one)
     for family, found in families.items():
         first = found[0]
         if len(found) > MANY and all((one.values, one.default) == (first.values, first.default) for one in found):
@@ -77,11 +92,11 @@ def _python(value: Any) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def _methods() -> str:
-    """Every op as a method in comments: to claim an op is to uncomment it."""
+def _methods(chosen: Collection[str]) -> str:
+    """Every op of these contracts as a method in comments: to claim an op is to uncomment it."""
     lines: list[str] = []
     shown: dict[tuple[Member, ...], str] = {}
-    for op in ops().values():
+    for op in (one for one in ops().values() if one.contract in chosen):
         text = [f"def {op.method}(self, request):", *_docstring(op, shown)]
         text += ['    raise kvassay.Unsupported("not connected yet")']
         lines += [f"# {line}".rstrip() for line in text] + [""]

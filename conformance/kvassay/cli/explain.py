@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.text import Text
 
 from ..adapters.base import EngineAdapter
-from ..core.model import Step
+from ..core.model import Case, Step
 from ..corpus import Corpus, CorpusError, load
 from ..corpus.data import is_clone, read_json, root
 from ..corpus.members import Member, members
 from ..corpus.ops import ops
 from ..corpus.schemas import schemas
 from ..faults import seeded as seeds
+from ..monitors import MONITORS
 from ..reports.changes import changes
 from ..reports.evidence import changed, own_title, told
 from ..reports.layout import lines, plain
@@ -170,7 +171,12 @@ def op(corpus: Corpus, name: str, faults: Faults) -> Explanation:
         "request": described(members(found.schema, "request")),
         "response": described(members(found.schema, "response")),
         "profiles": [one.name for one in corpus.profiles.values() if name in one.ops],
-        "cases": titles(one for one in corpus.cases if name in one.ops),
+        **of(
+            (one for one in corpus.cases if name in one.ops),
+            "none of the corpus: a control is there for cases of your own, see kvassay run --case-file"
+            if found.contract == "control"
+            else "none calls it",
+        ),
     }
 
 
@@ -198,7 +204,11 @@ def capability(corpus: Corpus, name: str, faults: Faults) -> Explanation:
         "meaning": item.meaning,
         "values": [str(value) for value in item.values],
         "default": str(item.default),
-        "cases": titles(one for one in corpus.cases if name in one.needs),
+        **of(
+            (one for one in corpus.cases if name in one.needs),
+            "none asks for it: reports tell it"
+            + (f", and the monitor of {item.contract} may judge calls by it" if item.contract in MONITORS else ""),
+        ),
     }
 
 
@@ -252,7 +262,13 @@ def state(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     }
 
 
-def titles(cases: Any) -> dict[str, str]:
+def of(cases: Iterable[Case], none: str) -> Explanation:
+    """The cases, and where there are none a word why."""
+    found = titles(cases)
+    return {"cases": found} if found else {"cases": {}, "no case": none}
+
+
+def titles(cases: Iterable[Case]) -> dict[str, str]:
     """Case id to what the case shows."""
     return {one.id: told(one.id, one.title, one.given) for one in cases}
 
