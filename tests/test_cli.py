@@ -25,12 +25,14 @@ from kvassay.cli import run as run_module
 from kvassay.cli import selftest as selftest_module
 from kvassay.core.expect import parse
 from kvassay.core.model import Step
+from kvassay.corpus import load
 from kvassay.corpus.data import contracts, root
 from kvassay.corpus.ops import ops
 from kvassay.corpus.reconcile import Figure
 from kvassay.corpus.registries import Capability, capabilities
 from kvassay.corpus.schemas import problem
 from kvassay.faults.selftest import Matrix, Row
+from kvassay.monitors import identity, keeping, residency, runtime
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -430,6 +432,24 @@ class TestExplain:
             ("merge", "profile", ["Merges partial states."]),
             ("fences", "capability", ["Whether it fences."]),
             ("attention", "contract", ["ATT-903", "6 cases"]),
+            ("CREDIT_MINTED", "rule", ["runtime  Credits are free that something still holds."]),
+            (
+                "ROOM_REFUSED",
+                "rule",
+                ["runtime    A request was turned", "residency  A slot that nobody holds is not given"],
+            ),
+            ("TRUNCATED", "rule", ["traces  The end of the trace is missing"]),
+            (
+                "CREDIT_PRESSURE",
+                "word",
+                ["runtime.reserve: response.reason", "Why it is turned away.", "DEADLINE, CREDIT"],
+            ),
+            ("TRANSFER_FAILED", "word", ["runtime.complete: response.fallbacks[].reason"]),
+            (
+                "POSTPONE_FOR_EXACT_RETRY",
+                "word",
+                ["quality.fallback: response.action", "the retry ends within the slack"],
+            ),
         ],
     )
     def test_every_kind_of_id(self, kvassay: Command, name: str, kind: str, told: list[str]) -> None:
@@ -497,6 +517,25 @@ class TestExplain:
         case = miniature.case("identity/keys/salt", *steps, requirements=("IDN-901",))
         monkeypatch.setattr(explain_module, "load", lambda: miniature.corpus((case,)))
         assert "against step 1, /record/salt: b, not a\n" in kvassay("explain", case.id)[1]
+
+    def test_every_rule_of_a_monitor_is_explained_with_its_requirements(self) -> None:
+        enums = (identity.Rule, residency.Rule, keeping.Fault, runtime.Rule)
+        corpus = load()
+        for name in (one for enum in enums for one in enum):
+            told = explain_module.rule(corpus, name, {})
+            assert name.meaning.endswith("."), name
+            assert name.meaning in told["meaning"].values(), name
+            assert told["requirements"], name
+        assert list(explain_module.rule(corpus, "CREDIT_MINTED", {})["requirements"]) == ["RUN-026", "RUN-027"]
+
+    def test_a_mistyped_rule_is_near_to_its_word(self, kvassay: Command) -> None:
+        assert kvassay("explain", "CREDIT_MINTD")[2].endswith("did you mean 'CREDIT_MINTED'?\n")
+
+    def test_a_word_tells_requirements_and_cases_that_name_it(self) -> None:
+        told = explain_module.word(load(), "TRANSFER_FAILED", {})
+        assert list(told["requirements"]) == ["RUN-030"]
+        assert told["cases"]
+        assert all(name.startswith("runtime/") for name in told["cases"])
 
     @pytest.mark.parametrize(
         ("name", "near"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import re
 import sys
 import textwrap
@@ -21,12 +22,15 @@ from ..corpus.data import is_clone, read_json, root
 from ..corpus.members import Member, members
 from ..corpus.ops import ops
 from ..corpus.schemas import schemas
+from ..corpus.words import chapter, words
 from ..faults import seeded as seeds
 from ..monitors import MONITORS
+from ..monitors.requirements import ACCOUNTS
 from ..reports.changes import changes
 from ..reports.evidence import changed, own_title, told
 from ..reports.layout import lines, plain
 from ..reports.written import as_written, resealed
+from ..traces.rules import Rule as TraceRule
 from .console import dump, out, say
 
 Explanation = dict[str, Any]
@@ -50,12 +54,15 @@ NEAR = 0.6
 def command(name: str, as_json: bool) -> int:
     """Explain a requirement, reason, case, op, profile, capability, variant, contract, state schema or fault.
 
+    The words that findings print are explained as well: rules of monitors, and words of results such as fallbacks.
+
     \b
     Examples:
       kvassay explain ATT-001
       kvassay explain STALE_CACHE_GENERATION
       kvassay explain attention/merge/two-empty-partitions
       kvassay explain attention.merge
+      kvassay explain CREDIT_MINTED
     """
     explanation = explain(load(), name)
     if as_json:
@@ -79,6 +86,8 @@ def explain(corpus: Corpus, name: str) -> Explanation:
         ("contract", dict.fromkeys(corpus.contracts), contract),
         ("state schema", states(), state),
         ("fault", faults, fault),
+        ("rule", rules(), rule),
+        ("word", words(), word),
     ):
         if name in names:
             return {"kind": kind, "id": name, **describe(corpus, name, faults)}
@@ -87,6 +96,7 @@ def explain(corpus: Corpus, name: str) -> Explanation:
         return {"kind": "fault", "id": short[0], **fault(corpus, short[0], faults)}
     everything = [*corpus.requirements, *corpus.reasons, *(one.id for one in corpus.cases), *ops()]
     everything += [*corpus.profiles, *corpus.capabilities, *corpus.variants, *corpus.contracts, *states(), *faults]
+    everything += [*rules(), *words()]
     near = nearest(name, everything)
     raise CorpusError(f"nothing is called {name!r}" + (f"; did you mean {near!r}?" if near else ""))
 
@@ -259,6 +269,43 @@ def state(corpus: Corpus, name: str, faults: Faults) -> Explanation:
     return {
         "meaning": node.get("description", ""),
         "members": {key: rule.get("description", "") for key, rule in node["properties"].items()},
+    }
+
+
+def rules() -> dict[str, dict[str, str]]:
+    """Every rule that a finding may break to its meaning, by contract; those of traces stand apart."""
+    told = [(str(one.rule), one.contract, one.rule.meaning) for those in ACCOUNTS.values() for one in those]
+    found: dict[str, dict[str, str]] = {}
+    for name, whose, meaning in (*told, *((str(one), "traces", one.meaning) for one in TraceRule)):
+        found.setdefault(name, {})[whose] = meaning
+    return found
+
+
+def rule(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """What is wrong where a finding names this rule, and the requirements behind it."""
+    behind = [
+        one for those in ACCOUNTS.values() for watched in those if watched.rule == name for one in watched.requirements
+    ]
+    return {
+        "meaning": rules()[name],
+        "requirements": {one: corpus.requirements[one].text for one in behind if one in corpus.requirements},
+    }
+
+
+def word(corpus: Corpus, name: str, faults: Faults) -> Explanation:
+    """Where a word may stand, beside which others, and what the chapters say of it."""
+    places = words()[name]
+    own = list(dict.fromkeys(place.contract for place in places))
+    naming = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    about = [one for one in corpus.requirements.values() if one.contract in own and naming.search(one.text)]
+    return {
+        "stands in": {place.where: place.description for place in places},
+        "one of": list(dict.fromkeys(", ".join(place.choices) for place in places)),
+        "chapter": "\n".join(line for contract in own for line in chapter(contract, name)),
+        "requirements": {one.id: one.text for one in about},
+        "cases": titles(
+            one for one in corpus.cases if one.contract in own and f'"{name}"' in json.dumps(corpus.raw(one.id))
+        ),
     }
 
 

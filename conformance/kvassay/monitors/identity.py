@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,19 @@ import numpy as np
 from ..core.engine import Reply, Returned
 from ..core.expect import PASS, Outcome
 from ..core.model import EngineDescription, Finding, Verdict
+from ..core.words import Word
 
 PREFIX = "identity.field."
 CONTENT = frozenset({"tokens", "multimodal"})
 """Members of a record that belong to single rows."""
 
 
-class Rule(StrEnum):
+class Rule(Word):
     """What a reply can contradict."""
 
-    WRONG_ROWS = "WRONG_ROWS"
-    """Rows that were put under the record's identity, but are not what was put."""
-    FOREIGN_ROWS = "FOREIGN_ROWS"
-    """Rows are served, and none were put under this identity since the last fence."""
-    BEYOND_PREFIX = "BEYOND_PREFIX"
-    """Rows are served beyond the prefix that was put, or beyond the record's own end."""
+    WRONG_ROWS = "WRONG_ROWS", "Rows that were put under the record's identity, but are not what was put."
+    FOREIGN_ROWS = "FOREIGN_ROWS", "Rows are served, and none were put under this identity since the last fence."
+    BEYOND_PREFIX = "BEYOND_PREFIX", "Rows are served beyond the prefix that was put, or beyond the record's own end."
 
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from ..core.compare import same
@@ -22,35 +21,33 @@ from ..core.engine import Refused, Reply, Returned
 from ..core.expect import PASS, Outcome
 from ..core.model import EngineDescription, Finding, Json, Verdict
 from ..core.pointers import Missing, resolve
+from ..core.words import Word
 from .residency import Grant, Key, ResidencyMonitor, State, Transaction
 
 Request = Mapping[str, Any]
 Members = dict[str, tuple["Fault", tuple[Json, ...]]]
 
 
-class Fault(StrEnum):
+class Fault(Word):
     """What is wrong with an outcome."""
 
-    ROWS_LOST = "ROWS_LOST"
-    """Rows that nothing took away are not there."""
-    NOT_PUBLISHED = "NOT_PUBLISHED"
-    """A whole copy of a live transaction was completed, and is not done."""
-    ROOM_REFUSED = "ROOM_REFUSED"
-    """A slot that nobody holds is not given."""
-    CALL_REFUSED = "CALL_REFUSED"
-    """A call that nothing speaks against was refused."""
-    PUBLISHED_ANYWAY = "PUBLISHED_ANYWAY"
-    """A completion is called done that the engine claims to check and that does not hold."""
-    COUNTED_AGAIN = "COUNTED_AGAIN"
-    """What is over, cancelled or unknown was completed once more."""
-    NOT_MOVED = "NOT_MOVED"
-    """Bytes of a live transaction did not move."""
-    OUTCOME_FALSE = "OUTCOME_FALSE"
-    """An outcome tells of what did not happen."""
-    LEASE_STUCK = "LEASE_STUCK"
-    """A key is held for nobody."""
-    WRONG_REASON = "WRONG_REASON"
-    """A refusal names another reason than the first that holds."""
+    ROWS_LOST = "ROWS_LOST", "Rows that nothing took away are not there."
+    NOT_PUBLISHED = "NOT_PUBLISHED", "A whole copy of a live transaction was completed, and is not done."
+    ROOM_REFUSED = (
+        "ROOM_REFUSED",
+        "A slot that nobody holds is not given, or a key that only a dead transaction names cannot be stored although "
+        "the engine claims `residency.fences`.",
+    )
+    CALL_REFUSED = "CALL_REFUSED", "A call that nothing speaks against was refused."
+    PUBLISHED_ANYWAY = (
+        "PUBLISHED_ANYWAY",
+        "A completion is called done that the engine claims to check and that does not hold.",
+    )
+    COUNTED_AGAIN = "COUNTED_AGAIN", "What is over, cancelled or unknown was completed once more."
+    NOT_MOVED = "NOT_MOVED", "Bytes of a live transaction did not move."
+    OUTCOME_FALSE = "OUTCOME_FALSE", "An outcome tells of what did not happen."
+    LEASE_STUCK = "LEASE_STUCK", "A key is held for nobody."
+    WRONG_REASON = "WRONG_REASON", "A refusal names another reason than the first that holds."
 
 
 REQUIREMENTS: Mapping[Fault, str] = {

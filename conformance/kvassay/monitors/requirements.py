@@ -1,15 +1,20 @@
-"""Which requirement a finding is about: what the monitor says of its rule, else what the cases of the op test."""
+"""Which requirement a finding is about: what the monitor says of its rule, else what the cases of the op test.
+
+The rules of all monitors are here, too, with what each means.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ..core.expect import AnyOf, Close, Rejects
 from ..core.model import Finding
+from ..core.words import Word
 from ..corpus import load
-from . import identity, residency, runtime
+from . import identity, keeping, residency, runtime
 
 RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "identity": identity.REQUIREMENTS,
@@ -18,6 +23,24 @@ RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Contract to its rules, and the requirements that each watches."""
 MOST = 3
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A rule of one account: what its findings print, and the requirements behind it."""
+
+    contract: str
+    rule: Word
+    requirements: tuple[str, ...]
+
+
+ACCOUNTS: Mapping[str, tuple[Watched, ...]] = {
+    "identity": tuple(Watched("identity", one, identity.REQUIREMENTS.get(one, ())) for one in identity.Rule),
+    "residency": tuple(Watched("residency", one, residency.REQUIREMENTS.get(one, ())) for one in residency.Rule),
+    "keeping": tuple(Watched("residency", one, (keeping.REQUIREMENTS[one],)) for one in keeping.Fault),
+    "runtime": tuple(Watched("runtime", one, runtime.REQUIREMENTS.get(one, ())) for one in runtime.Rule),
+}
+"""Module of a monitor to its rules. Monitors may share a word."""
 
 
 def requirements(contract: str, op: str, rule: str, finding: Finding) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ import numpy as np
 from ..core.engine import Refused, Reply, Returned
 from ..core.expect import PASS, Outcome
 from ..core.model import EngineDescription, Finding, Verdict
+from ..core.words import Word
 
 Key = tuple[str, str]
 """Tenant and key."""
@@ -44,27 +45,18 @@ GREY = 65536
 """How many expired transactions that never ended are remembered."""
 
 
-class Rule(StrEnum):
+class Rule(Word):
     """What a reply can contradict."""
 
-    WRONG_BYTES = "WRONG_BYTES"
-    """Rows of another key, of an old generation, or torn ones were served."""
-    PUBLISHED_UNVALIDATED = "PUBLISHED_UNVALIDATED"
-    """Something is called ready that no completed store or put made so."""
-    SLOT_REUSED = "SLOT_REUSED"
-    """A slot was given away under a copy that may still read or write it."""
-    WRITTEN_TWICE = "WRITTEN_TWICE"
-    """Two transactions may publish one key."""
-    JOINED_NOTHING = "JOINED_NOTHING"
-    """A load waits for a copy that nobody makes."""
-    LEASE_VIOLATED = "LEASE_VIOLATED"
-    """What a load protects was removed."""
-    AUTHORITY_LOST = "AUTHORITY_LOST"
-    """The last valid replica was given up."""
-    NEVER_READY = "NEVER_READY"
-    """A key is pending, and no transaction is left that could end it."""
-    WITNESS_FALSE = "WITNESS_FALSE"
-    """More or fewer bytes were told than can have moved."""
+    WRONG_BYTES = "WRONG_BYTES", "Rows of another key, of an old generation, or torn ones were served."
+    PUBLISHED_UNVALIDATED = "PUBLISHED_UNVALIDATED", "Something is called ready that no completed store or put made so."
+    SLOT_REUSED = "SLOT_REUSED", "A slot was given away under a copy that may still read or write it."
+    WRITTEN_TWICE = "WRITTEN_TWICE", "Two transactions may publish one key."
+    JOINED_NOTHING = "JOINED_NOTHING", "A load waits for a copy that nobody makes."
+    LEASE_VIOLATED = "LEASE_VIOLATED", "What a load protects was removed."
+    AUTHORITY_LOST = "AUTHORITY_LOST", "The last valid replica was given up."
+    NEVER_READY = "NEVER_READY", "A key is pending, and no transaction is left that could end it."
+    WITNESS_FALSE = "WITNESS_FALSE", "More or fewer bytes were told than can have moved."
 
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {

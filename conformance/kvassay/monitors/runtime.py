@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
 from ..core.engine import Refused, Reply, Returned
 from ..core.expect import PASS, Outcome
 from ..core.model import EngineDescription, Finding, Verdict
+from ..core.words import Word
 
 Request = Mapping[str, Any]
 Rows = tuple[tuple[str, Any], ...]
@@ -32,55 +32,41 @@ FORMER = 256
 KINDS = ("pinned_bytes", "staging_bytes", "link_bytes", "queue_slots")
 
 
-class Rule(StrEnum):
+class Rule(Word):
     """What a reply can contradict."""
 
-    OVERCOMMITTED = "OVERCOMMITTED"
-    """More was admitted than there are credits for."""
-    CREDIT_MINTED = "CREDIT_MINTED"
-    """Credits are free that something still holds."""
-    CREDIT_LOST = "CREDIT_LOST"
-    """Credits are not free that nothing holds."""
-    ROOM_REFUSED = "ROOM_REFUSED"
-    """A request was turned away for credits that are free."""
-    RECEIPT_FALSE = "RECEIPT_FALSE"
-    """A receipt tells of other credits than were taken or came back."""
-    LATE_ADMITTED = "LATE_ADMITTED"
-    """A transfer was admitted that would be over after its deadline, or turned away though it would not."""
-    FALLBACK_ILLEGAL = "FALLBACK_ILLEGAL"
-    """A request was turned to what is not its first legal fallback."""
-    SHARED_WRONGLY = "SHARED_WRONGLY"
-    """A load joined a transfer that is not one of its rows, or joined none though there was one."""
-    STARTED_TWICE = "STARTED_TWICE"
-    """A transfer was started for each that waits, or for none."""
-    SERVED_WRONGLY = "SERVED_WRONGLY"
-    """A request is told that its rows are there by a transfer that did not bring them."""
-    WAITER_LOST = "WAITER_LOST"
-    """A request that waited for a transfer is not told of its end."""
-    STALE_APPLIED = "STALE_APPLIED"
-    """A report of a former epoch was accepted."""
-    COUNTED_AGAIN = "COUNTED_AGAIN"
-    """A report, or a name, counted that was over or never was."""
-    ROWS_NOT_THERE = "ROWS_NOT_THERE"
-    """Rows are read that were never committed, or were deleted."""
-    ROWS_LOST = "ROWS_LOST"
-    """Rows that nothing took away are not there."""
-    EPOCH_FALSE = "EPOCH_FALSE"
-    """The epoch is another than the resets come to."""
-    PUBLISHED_EARLY = "PUBLISHED_EARLY"
-    """Entries became visible that may not be, or did not though they may."""
-    GENERATION_FALSE = "GENERATION_FALSE"
-    """Generations do not go forward."""
-    ENTRY_FALSE = "ENTRY_FALSE"
-    """A look-up found what is not published, or missed what is."""
-    DELETION_FALSE = "DELETION_FALSE"
-    """A deletion took what is not there, or left what is."""
-    COLLECTED_EARLY = "COLLECTED_EARLY"
-    """Memory was taken that somebody may still read, or kept from nobody."""
-    CALL_REFUSED = "CALL_REFUSED"
-    """A call was refused that nothing speaks against."""
-    WRONG_REASON = "WRONG_REASON"
-    """A refusal names another reason than the first that holds."""
+    OVERCOMMITTED = "OVERCOMMITTED", "More was admitted than there are credits for."
+    CREDIT_MINTED = "CREDIT_MINTED", "Credits are free that something still holds."
+    CREDIT_LOST = "CREDIT_LOST", "Credits are not free that nothing holds."
+    ROOM_REFUSED = "ROOM_REFUSED", "A request was turned away for credits that are free."
+    RECEIPT_FALSE = "RECEIPT_FALSE", "A receipt tells of other credits than were taken or came back."
+    LATE_ADMITTED = (
+        "LATE_ADMITTED",
+        "A transfer was admitted that would be over after its deadline, or turned away though it would not.",
+    )
+    FALLBACK_ILLEGAL = "FALLBACK_ILLEGAL", "A request was turned to what is not its first legal fallback."
+    SHARED_WRONGLY = (
+        "SHARED_WRONGLY",
+        "A load joined a transfer that is not one of its rows, or joined none though there was one.",
+    )
+    STARTED_TWICE = "STARTED_TWICE", "A transfer was started for each that waits, or for none."
+    SERVED_WRONGLY = (
+        "SERVED_WRONGLY",
+        "A request is told that its rows are there by a transfer that did not bring them.",
+    )
+    WAITER_LOST = "WAITER_LOST", "A request that waited for a transfer is not told of its end."
+    STALE_APPLIED = "STALE_APPLIED", "A report of a former epoch was accepted."
+    COUNTED_AGAIN = "COUNTED_AGAIN", "A report, or a name, counted that was over or never was."
+    ROWS_NOT_THERE = "ROWS_NOT_THERE", "Rows are read that were never committed, or were deleted."
+    ROWS_LOST = "ROWS_LOST", "Rows that nothing took away are not there."
+    EPOCH_FALSE = "EPOCH_FALSE", "The epoch is another than the resets come to."
+    PUBLISHED_EARLY = "PUBLISHED_EARLY", "Entries became visible that may not be, or did not though they may."
+    GENERATION_FALSE = "GENERATION_FALSE", "Generations do not go forward."
+    ENTRY_FALSE = "ENTRY_FALSE", "A look-up found what is not published, or missed what is."
+    DELETION_FALSE = "DELETION_FALSE", "A deletion took what is not there, or left what is."
+    COLLECTED_EARLY = "COLLECTED_EARLY", "Memory was taken that somebody may still read, or kept from nobody."
+    CALL_REFUSED = "CALL_REFUSED", "A call was refused that nothing speaks against."
+    WRONG_REASON = "WRONG_REASON", "A refusal names another reason than the first that holds."
 
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {

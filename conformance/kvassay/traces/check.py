@@ -24,6 +24,7 @@ from .again import Playback, again, find
 from .errors import CutLine, TraceError
 from .lines import parse
 from .past import Past
+from .rules import Rule
 
 CONTROL = "control"
 QUOTED = 100
@@ -151,7 +152,7 @@ class Checker:
                 if found:
                     yield from found
         except CutLine as cut:
-            yield Offence("TRUNCATED", f"{cut}; the trace was cut", cut.line)
+            yield Offence(Rule.TRUNCATED, f"{cut}; the trace was cut", cut.line)
             return
         yield from self.finish()
 
@@ -223,10 +224,10 @@ class Checker:
         if self.only is not None and self.only not in self.accounts:
             known = ", ".join(sorted(filter(None, self.accounts))) or "none has a name"
             yield Offence(
-                "EMPTY", f"the trace holds no event of the process {self.only}; of processes, it names {known}"
+                Rule.EMPTY, f"the trace holds no event of the process {self.only}; of processes, it names {known}"
             )
         elif not self.events:
-            yield Offence("EMPTY", "the trace holds no event")
+            yield Offence(Rule.EMPTY, "the trace holds no event")
         elif self.total is None:
             open_ones = sorted(name for name, account in self.accounts.items() if not account.ended)
             if open_ones and self.only in (None, *open_ones):
@@ -235,7 +236,7 @@ class Checker:
                     if open_ones == [""]
                     else f" of {', '.join(name or 'lines without a process' for name in open_ones)}"
                 )
-                yield Offence("TRUNCATED", f"the end{whose} is missing; the trace was cut", self.counts.lines)
+                yield Offence(Rule.TRUNCATED, f"the end{whose} is missing; the trace was cut", self.counts.lines)
 
     @property
     def events(self) -> int:
@@ -283,7 +284,7 @@ class Checker:
             before = self.accounts.get(process)
             if self.total is None and not (process and before is not None and before.ended):
                 found = (
-                    Offence("TRUNCATED", "another trace begins, and the end of the one before is missing", number),
+                    Offence(Rule.TRUNCATED, "another trace begins, and the end of the one before is missing", number),
                 )
             if process:
                 self.accounts.pop(process, None)
@@ -314,7 +315,7 @@ class Checker:
             found += self._over(account, name)
         if told != seen and self.only in (None, process):
             sentence = f"the end counts {told} events and there are {seen}"
-            found.append(Offence("COUNT_DIFFERS", sentence, number, process))
+            found.append(Offence(Rule.COUNT_DIFFERS, sentence, number, process))
         return found
 
     def _over(self, account: Account, process: str) -> Iterator[Offence]:
@@ -326,7 +327,7 @@ class Checker:
         if failed is not None:
             finding = failed.finding
             yield Offence(
-                rule="CASE_FAILS",
+                rule=Rule.CASE_FAILS,
                 sentence=f"{failed.case.id}: {finding.message}",
                 line=failed.line,
                 process=process,
@@ -393,12 +394,12 @@ class Checker:
             self.counts.unjudged += 1
             return ()
         sentence = f"the result does not meet the op's schema: {reason}"
-        return (Offence("RESULT_SCHEMA", sentence, number, process, kind.name, pointer),)
+        return (Offence(Rule.RESULT_SCHEMA, sentence, number, process, kind.name, pointer),)
 
     def _misnumbered(self, number: int, value: Mapping[str, Any], before: int) -> Offence:
         told = f"{value['seq']} follows {before}"
         what = f"lines were lost: {told}" if value["seq"] > before else f"lines came twice or out of order: {told}"
-        return Offence("SEQUENCE", what, number, value.get("process", ""), value["event"], "/seq")
+        return Offence(Rule.SEQUENCE, what, number, value.get("process", ""), value["event"], "/seq")
 
     def _offence(
         self, number: int, value: dict[str, Any], kind: form.Kind, account: Account, outcome: Outcome
@@ -407,7 +408,7 @@ class Checker:
         assert finding is not None
         rule, _, sentence = finding.message.partition(": ")
         if not (rule.isupper() and sentence):
-            rule, sentence = "REPLY_DIFFERS", finding.message
+            rule, sentence = Rule.REPLY_DIFFERS, finding.message
         process = value.get("process", "")
         member = "result" if "result" in value else "rejected"
         return Offence(

@@ -22,6 +22,7 @@ from .check import UNKNOWN_NAMES, Counts, Offence
 from .errors import CutLine, TraceError
 from .lines import lines, parse_any
 from .msgpack import Cut, Reader, Unreadable
+from .rules import Rule
 
 BLOCKS = ("block_hashes", "parent_block_hash", "token_ids", "block_size")
 POSITIONS = {
@@ -212,10 +213,10 @@ class KvChecker:
             for batch in batches:
                 yield from self.batch(batch)
         except CutLine as cut:
-            yield Offence("TRUNCATED", f"batch {cut.line} ends in the middle; the stream was cut", cut.line)
+            yield Offence(Rule.TRUNCATED, f"batch {cut.line} ends in the middle; the stream was cut", cut.line)
             return
         if not self.counts.events:
-            yield Offence("EMPTY", "the stream holds no event")
+            yield Offence(Rule.EMPTY, "the stream holds no event")
 
     def batch(self, batch: Batch) -> Iterator[Offence]:
         """Judge one batch."""

@@ -22,6 +22,7 @@ from ..monitors import watch
 from .check import Checker, Offence
 from .lines import lines
 from .record import Recording, Writer
+from .rules import Rule
 
 CONTRACTS = ("offload", "residency", "lifecycle")
 """The contracts of movement, whose faults a trace must show."""
@@ -43,7 +44,7 @@ class Row:
     @property
     def by_rule(self) -> bool:
         """Whether a rule over sequences caught it, without the expectations of a case."""
-        return bool(set(self.rules) - {"CASE_FAILS"})
+        return bool(set(self.rules) - {Rule.CASE_FAILS})
 
     @property
     def ok(self) -> bool:

@@ -6,6 +6,7 @@
 ``{kv-example} attention/merge/one``    a small case with the numbers that are sent and expected
 ``{kv-base} identity/base /frontier``   what stands at a pointer of a base document
 ``{kv-reasons} identity``               reasons of one plane
+``{kv-rules} runtime``                  rules of a monitor, and the requirements behind them
 ``{kv-profiles}``                       all profiles
 ``{kv-capabilities}``                   all capabilities
 ``{kv-variants}``                       all variants
@@ -51,6 +52,7 @@ WRITERS: dict[str, Callable[[Path, str], str]] = {
     "kv-members": lambda root, name: schema.members(data.load(root / "schemas" / f"{name}.json")),
     "kv-profiles": lambda root, _: tables.profiles(root),
     "kv-reasons": tables.reasons,
+    "kv-rules": lambda _, account: tables.rules(account),
     "kv-sections": lambda root, _: sections.table_of(root),
     "kv-trace": tables.trace,
     "kv-variants": lambda root, _: tables.variants(root),

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kvassay.monitors.requirements import ACCOUNTS
+
 from . import data
 from .markdown import code, line, need, needs, table, value
 
@@ -43,6 +45,12 @@ def faults(contract: str) -> str:
         for fault in data.faults(contract)
     ]
     return table(["Fault", "Defect", "Breaks", "Killed by"], rows, widths="18 40 12 30")
+
+
+def rules(account: str) -> str:
+    """The rules of one monitor: the word that its findings print, what it says, and the requirements behind it."""
+    rows = [[code(one.rule), line(one.rule.meaning), needs(one.requirements)] for one in ACCOUNTS[account]]
+    return table(["Rule", "What is wrong", "Requirements"], rows, widths="22 56 22")
 
 
 def reasons(root: Path, plane: str) -> str:
