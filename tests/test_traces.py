@@ -123,6 +123,70 @@ def test_a_finding_names_the_requirement_and_what_led_to_it(kvassay: Command) ->
     assert "expected noop, not reserved" in out
 
 
+def led_to(fault_name: str, case_id: str) -> tuple[Offence, list[tuple[str, str]]]:
+    """The first offence of a runtime in its trace alone, and the events that led to it with their requests."""
+    fault = next(fault for fault in faults("runtime") if fault.__name__ == fault_name)
+    told = [
+        json.loads(line) for line in recorded(fault, [one for one in load().cases if one.id == case_id]).splitlines()
+    ]
+    rows = [{name: item for name, item in row.items() if name != "case"} for row in told]
+    offence = next(one for one in check(*rows)[1] if one.rule != "TRUNCATED")
+    events = [rows[line - 1] for line, _ in offence.led_to_it]
+    assert all(brief.startswith(row["event"]) for row, (_, brief) in zip(events, offence.led_to_it, strict=True))
+    return offence, [
+        (row["event"].partition(".")[2], str(row["request"].get("request", row["request"].get("read", ""))))
+        for row in events
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "case", "rule", "led"),
+    [
+        (
+            "LateEndsTheNew",
+            "reset-in-flight",
+            "STALE_APPLIED",
+            [
+                ("open", ""),
+                ("reserve", "r1"),
+                ("submit", "r1"),
+                ("reset", ""),
+                ("reserve", "r2"),
+                ("submit", "r2"),
+            ],
+        ),
+        (
+            "LateStoreIsThere",
+            "late-store",
+            "ROWS_NOT_THERE",
+            [("open", ""), ("reserve", "s1"), ("submit", "s1"), ("reset", ""), ("complete", "read-1")],
+        ),
+        (
+            "SeatOfTheCancelledTwice",
+            "cancelled-twice-before-its-start-seats",
+            "OVERCOMMITTED",
+            [
+                ("open", ""),
+                ("commit", ""),
+                ("reserve", "r1"),
+                ("cancel", "r1"),
+                ("cancel", "r1"),
+                ("reserve", "r2"),
+                ("reserve", "r3"),
+            ],
+        ),
+    ],
+)
+def test_a_finding_of_a_runtime_names_what_led_to_it(
+    fault: str, case: str, rule: str, led: list[tuple[str, str]]
+) -> None:
+    offence, events = led_to(fault, f"runtime/engines/{case}")
+    assert (offence.rule, events) == (rule, led)
+    granted = [brief for _, brief in offence.led_to_it if brief.startswith("runtime.reserve")]
+    assert granted
+    assert all("-> outcome=granted" in brief for brief in granted)
+
+
 def test_every_rule_names_requirements_of_its_contract() -> None:
     known = load().requirements
     for module, contract in ((residency, "residency"), (identity_rules, "identity")):

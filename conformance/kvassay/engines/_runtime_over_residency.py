@@ -77,6 +77,8 @@ class OverResidency(EngineAdapter):
         """Memory for the units."""
         reply = self.begin(self.places(request["capacity"]))
         self.epoch, self.started = 1, 0
+        self.latest: dict[str, str] = {}
+        """Request to the last transaction that it had."""
         self.transactions: dict[str, str] = {}
         """Request to its transaction."""
         self.reads: dict[str, Read] = {}
@@ -112,7 +114,7 @@ class OverResidency(EngineAdapter):
             outcome = "pending"
         if outcome not in ("granted", "joined"):
             return self.told(reply, outcome=outcome)
-        self.transactions[request["request"]] = reply["txn"]
+        self.latest[request["request"]] = self.transactions[request["request"]] = reply["txn"]
         read = reply["txn"]
         if outcome == "joined":
             read = next((one for one, it in self.reads.items() if it.requests and not it.served), read)
@@ -166,8 +168,11 @@ class Cancelling(OverResidency):
     """An engine whose loads can be cancelled."""
 
     def runtime_cancel(self, request: Request) -> Result:
-        """The transaction is cancelled."""
-        reply = self.inner.residency_cancel({"txn": self.transactions.pop(request["request"])})
-        read = next(it for it in self.reads.values() if request["request"] in it.requests)
-        read.requests.remove(request["request"])
+        """The transaction is cancelled, and cancelled once more where a client that is gone hangs up again."""
+        name = request["request"]
+        reply = self.inner.residency_cancel({"txn": self.latest[name]})
+        self.transactions.pop(name, None)
+        read = next((it for it in self.reads.values() if name in it.requests), Read())
+        if name in read.requests:
+            read.requests.remove(name)
         return self.told(reply, outcome="withdrawn" if read.requests else "dropped")

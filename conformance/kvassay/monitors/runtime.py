@@ -149,6 +149,8 @@ class RuntimeMonitor:
         self.epoch = self.first_epoch = 0
         self.started = 0
         self.jobs: dict[str, Job] = {}
+        self.ended: dict[str, bool] = {}
+        """Requests of this epoch whose jobs are over or were cancelled, the latest of them, and whether they loaded."""
         self.transfers: dict[Handle, Transfer] = {}
         """Those of this epoch, and of former ones that are not over."""
         self.named: dict[str, Rows] = {}
@@ -479,6 +481,7 @@ class RuntimeMonitor:
             if self.claims("starts_at_once") and not found.started:
                 found.started, self.started = True, self.started + 1
             self.jobs[request["request"]] = Job(request["request"], request, found, request["staging_bytes"])
+            self.ended.pop(request["request"], None)
 
         return note
 
@@ -536,7 +539,7 @@ class RuntimeMonitor:
             transfer.over = True
             transfer.orphaned_bytes = 0
             for job in jobs:
-                del self.jobs[job.name]
+                self._end(job)
             self._forget()
             if good and jobs and not transfer.load:
                 self.committed.add(transfer.rows)
@@ -580,7 +583,7 @@ class RuntimeMonitor:
 
     def _leave(self, job: Job) -> None:
         """A request goes before its transfer is over."""
-        del self.jobs[job.name]
+        self._end(job)
         if job.transfer.started:
             flushed = not job.transfer.load and self.claims("flushes")
             job.transfer.orphaned_bytes += 0 if flushed else job.staging_bytes
@@ -596,7 +599,14 @@ class RuntimeMonitor:
                 if jobs and not one.load:
                     self.committed.add(one.rows)
                 for job in jobs:
-                    del self.jobs[job.name]
+                    self._end(job)
+
+    def _end(self, job: Job) -> None:
+        """A job is no more; that its request may still be cancelled is remembered of the latest."""
+        del self.jobs[job.name]
+        self.ended[job.name] = job.transfer.load
+        if len(self.ended) > FORMER:
+            del self.ended[next(iter(self.ended))]
 
     def reset(self, request: Request) -> Reaction:
         """A new epoch."""
@@ -604,6 +614,7 @@ class RuntimeMonitor:
         def note(value: Request) -> None:
             for job in list(self.jobs.values()):
                 self._leave(job)
+            self.ended.clear()
             self.epoch = value["epoch"]
             self.transfers = {handle: one for handle, one in self.transfers.items() if not one.over}
             self.committed.clear()
@@ -775,9 +786,10 @@ class RuntimeMonitor:
 
     def _bars_cancel(self, request: Request) -> str | None:
         job = self.jobs.get(request["request"])
-        if job is None:
-            return "no job of the request is under way"
-        if not self.claims("cancels" if job.transfer.load else "cancels_stores"):
+        load = self.ended.get(request["request"]) if job is None else job.transfer.load
+        if load is None:
+            return "no job of the request was under way"
+        if not self.claims("cancels" if load else "cancels_stores"):
             return "the engine has no cancellation of it"
         return None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...engines.reference import Reference, ReferenceFloat64
 from ..base import Fault, named
-from . import admission, batches, documents, edges, epochs, estimates, fallbacks, identity, index, jobs
+from . import admission, batches, documents, edges, epochs, estimates, fallbacks, identity, index, jobs, lax
 
-CORRECT = (Reference, ReferenceFloat64)
+CORRECT = (Reference, ReferenceFloat64, lax.ReferenceNotExact)
 
 FAULTS: tuple[type[Fault], ...] = (
     *documents.FAULTS,
@@ -19,6 +19,7 @@ FAULTS: tuple[type[Fault], ...] = (
     *epochs.FAULTS,
     *index.FAULTS,
     *edges.FAULTS,
+    *lax.FAULTS,
 )
 """In the order of the chapter."""
 
