@@ -136,6 +136,30 @@ class WaitersAreCounted(Ignoring):
         return self.job_return(other)
 
 
+@machine("RUN-009", "begun-again-while-in-flight", "begun-again-twice")
+class ServedByName(Runtime):
+    """A completion that nobody waits for any more ends the job that has the name of who did."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.departures: list[tuple[str, Read]] = []
+
+    def leave(self, job: Job) -> None:
+        super().leave(job)
+        self.departures.append((job.request, job.read))
+
+    def complete(self, name: str, epoch: int, *report: Any) -> Finished:
+        made = super().complete(name, epoch, *report)
+        if made.outcome != "dropped":
+            return made
+        left = {request for request, read in self.departures if (read.name, read.epoch) == (name, epoch)}
+        served = [job for request, job in self.jobs.items() if request in left]
+        for job in served:
+            self.leave(job)
+            self.job_return(job)
+        return Finished("done", tuple(job.request for job in served), (), made.returned) if served else made
+
+
 @machine("RUN-032", "stored-then-reset")
 class StoredRowsSurvive(Runtime):
     """A reset forgets rows that were there, and keeps those that requests have stored."""
