@@ -17,6 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..adapters.base import EngineAdapter
 from ..adapters.values import RecipeCache
 from ..core.model import Case, Result, Verdict
@@ -334,7 +336,8 @@ def _run(job: _Job) -> _Ran:
         watched = _outcomes(results)
     engine = Open(adapter, _recipes())
     try:
-        outcomes = _outcomes(run(Session(engine, corpus), cases).results)
+        with np.errstate(all="ignore"):  # a fault divides by what it should not, and the judge is there to say so
+            outcomes = _outcomes(run(Session(engine, corpus), cases).results)
     finally:
         engine.close()
     if reach is not None:
