@@ -71,7 +71,7 @@ def dtype_name(array: Array) -> str:
 
 def is_tensor(value: Any) -> bool:
     """Whether a JSON value has the form of a tensor; a record that only names a dtype and a shape has not."""
-    if not isinstance(value, dict | Mapping) or "dtype" not in value or "shape" not in value:
+    if not isinstance(value, Mapping) or "dtype" not in value or "shape" not in value:
         return False
     return "data" in value or "recipe" in value
 
