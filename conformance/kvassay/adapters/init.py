@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
 import textwrap
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..corpus import CorpusError, data
+from ..corpus.errors import did_you_mean
 from ..corpus.members import Member, members
 from ..corpus.ops import Op, ops
 from ..corpus.registries import Capability, capabilities
@@ -36,8 +36,7 @@ def init_adapter(folder: Path, language: str = "python", contracts: Collection[s
     """
     for name in contracts:
         if name not in data.contracts():
-            near = difflib.get_close_matches(name.lower(), data.contracts(), n=1)
-            raise CorpusError(f"no contract {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise CorpusError(f"no contract {name!r}{did_you_mean(name, data.contracts())}")
     chosen = (*(contracts or data.contracts()), *SHARED)
     if language == "python":
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(SKELETON.iterdir()) if path.is_file()}

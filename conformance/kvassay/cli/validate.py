@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from ..corpus import CorpusError
+from ..corpus.errors import did_you_mean
 from ..corpus.rules import findings
 from ..corpus.schemas import known, problem, schemas
 from ..documents import STDIN, fixed_format, formats, read, recognise, whole_documents
@@ -78,8 +78,7 @@ def formatted(document: Any, uri: str | None, path: Path) -> None:
     told = document.get("format") if isinstance(document, Mapping) else None
     if not isinstance(told, str) or told in formats() or (uri and not fixed_format(schemas().get(uri, {}))):
         return
-    near = difflib.get_close_matches(told, formats(), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(told, formats())
     reason = f"no format {text(repr(told), 60)}{hint} (known: {', '.join(formats())})"
     raise CorpusError(reason, file=str(path), pointer="/format")
 

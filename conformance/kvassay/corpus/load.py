@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from . import registries
 from .build import build
 from .data import read_json, root
 from .digest import digest
-from .errors import CorpusError
+from .errors import CorpusError, did_you_mean
 from .ids import read as read_lock
 from .ops import check_result
 from .registries import Capability, Profile, Variant
@@ -25,6 +24,8 @@ from .schemas import validate
 
 FORMAT = "urn:kvassay:case"
 REGISTRY = "urn:kvassay:registry#/$defs"
+FAR = 0.5
+"""How near a filter's value must be to what it may have meant; ids share much."""
 REQUIREMENTS = "spec/*.requirements.json"
 
 
@@ -98,12 +99,12 @@ class Corpus:
         }
         for name, (wanted, _) in filters.items():
             for value in sorted(wanted - known.get(name, wanted)):
-                raise CorpusError(f"no {name} {value!r}{_nearest(value, known[name])}")
+                raise CorpusError(f"no {name} {value!r}{did_you_mean(value, known[name], FAR)}")
         patterns = tuple(case)
         ids = [item.id for item in self.cases]
         for pattern in patterns:
             if not any(fnmatchcase(one, pattern) for one in ids):
-                raise CorpusError(f"no case {pattern!r}{_nearest(pattern, ids)}")
+                raise CorpusError(f"no case {pattern!r}{did_you_mean(pattern, ids, FAR)}")
         chosen = tuple(
             item
             for item in self.cases
@@ -114,12 +115,6 @@ class Corpus:
         if not chosen:
             raise CorpusError("no case meets all of these filters")
         return chosen
-
-
-def _nearest(value: str, names: Iterable[str]) -> str:
-    by_case = {one.lower(): one for one in names}
-    close = difflib.get_close_matches(value.lower(), by_case, n=1, cutoff=0.5)
-    return f"; did you mean {by_case[close[0]]!r}?" if close else ""
 
 
 @functools.cache

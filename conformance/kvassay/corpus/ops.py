@@ -6,7 +6,6 @@ each method, and every family has one owner; ``control`` belongs to all and is a
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .data import root
-from .errors import CorpusError
+from .errors import CorpusError, did_you_mean
 from .schemas import PREFIX, outline, problem, schemas
 
 
@@ -77,8 +76,7 @@ def find(name: str) -> Op:
     """The op of this name; raises :class:`CorpusError` with the nearest one."""
     known = ops()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise CorpusError(f"no op {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise CorpusError(f"no op {name!r}{did_you_mean(name, known)}")
     return known[name]
 
 

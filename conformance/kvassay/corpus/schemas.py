@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from ..core.model import SCALARS
 from ..core.tensors import dtype_name
 from .data import read_json, root
-from .errors import CorpusError
+from .errors import CorpusError, did_you_mean
 
 PREFIX = "urn:kvassay:"
 
@@ -56,8 +55,7 @@ def known(uri: str) -> None:
     if uri.partition("#")[0] not in schemas():
         names = sorted(one.removeprefix(PREFIX) for one in schemas())
         name = uri.partition("#")[0].removeprefix(PREFIX)
-        near = difflib.get_close_matches(name, names, n=1)
-        raise CorpusError(f"no schema {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise CorpusError(f"no schema {name!r}{did_you_mean(name, names)}")
 
 
 def problem(value: Any, uri: str) -> tuple[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from ..core.engine import Reply
 from ..core.expect import Outcome
 from ..core.model import EngineDescription, Json
 from ..corpus import CorpusError
+from ..corpus.errors import did_you_mean
 
 T = TypeVar("T")
 
@@ -104,8 +104,7 @@ CONTRACTS = ("lifecycle", "residency", "runtime")
 def find(name: str) -> Contract:
     """The contract of this name; raises :class:`CorpusError`."""
     if name not in CONTRACTS:
-        near = difflib.get_close_matches(name, CONTRACTS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, CONTRACTS)
         raise CorpusError(f"no contract {name!r} that can be fuzzed{hint} (there are {', '.join(CONTRACTS)})")
     contract: Contract = importlib.import_module(f"{__package__}.{name}").CONTRACT
     return contract
